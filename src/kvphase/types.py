@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
@@ -124,7 +124,14 @@ class Answers:
 
     def where(self, mask: NDArray[np.bool_]) -> Answers:
         """The rows where ``mask`` (shape (n,)) is true, in the same order."""
-        return Answers(*(getattr(self, name)[mask] for name in self.__slots__))
+        return Answers(*(getattr(self, column.name)[mask] for column in fields(self)))
+
+    def join(self, other: Answers) -> Answers:
+        """These rows, then those of ``other``."""
+        import numpy as np
+
+        pairs = ((getattr(self, c.name), getattr(other, c.name)) for c in fields(self))
+        return Answers(*(np.concatenate(pair) for pair in pairs))
 
 
 Flow = Generator[Sequence[Ask], Answers, R]

@@ -1,0 +1,5 @@
+"""``python -m kvphase``."""
+
+from kvphase.cli import main
+
+main()

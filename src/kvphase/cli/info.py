@@ -1,0 +1,25 @@
+"""``kvphase info``: what an endpoint is and can do."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+
+def info(
+    target: Annotated[str, typer.Argument(help="http://HOST:PORT, or toy:NAME.")],
+    json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+) -> None:
+    """Show what this endpoint is and can do, and what kvphase does about what it cannot."""
+    from kvphase.report.endpoint import endpoint_json, show_endpoint
+    from kvphase.report.terminal import console
+    from kvphase.runs.check import run_sync
+    from kvphase.runs.inspect import inspect
+
+    endpoint = run_sync(inspect(target))
+    if json:
+        typer.echo(endpoint_json(endpoint))
+    else:
+        show_endpoint(endpoint, console(sys.stdout))

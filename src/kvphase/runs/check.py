@@ -1,0 +1,278 @@
+"""One measurement from target to verdict: open, survey, place, verify, ask, measure."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from kvphase.errors import StoreError, UsageError
+from kvphase.probes.needle import NeedlePlan, needle, plan_needle
+from kvphase.runs.budget import Budget, BudgetSpent
+from kvphase.runs.execute import Event, execute
+from kvphase.runs.settings import Settings, choose
+from kvphase.runs.store import Store
+from kvphase.runtimes.detect import open_runtime
+from kvphase.stats import measure
+from kvphase.tokens import survey, verify
+from kvphase.types import About, Arm, Template
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from kvphase.types import Runtime, Verdict
+
+T = TypeVar("T")
+DEFAULT_TARGET = "toy:w8s4"
+RUNS = Path("kvphase-runs")
+_SAME = ("runtime", "model", "tokenizer", "template", "design", "seed")
+"""Manifest entries that a resumed run must share with the run it resumes."""
+
+
+class Watcher(Protocol):
+    """What shows a run's progress."""
+
+    def planned(self, plan: NeedlePlan, about: About, path: Path) -> None:
+        """Every position is known and verified, the run file is open; asking begins."""
+        ...
+
+    def answered(self, event: Event) -> None:
+        """One more answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A measurement as it stands in its run file."""
+
+    path: Path
+    manifest: dict[str, Any]
+    verdict: Verdict
+    totals: dict[str, int | float | None]
+    partial: bool
+
+
+def load(path: Path) -> Run:
+    """Read a run file and measure what it holds; nothing is asked.
+
+    Raises:
+        StoreError: the file cannot be read, or holds no answer yet.
+    """
+    with Store.read(path) as store:
+        return _measured(store)
+
+
+def check(
+    target: str | None = None,
+    settings: Settings | None = None,
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    budget: Budget | None = None,
+    watcher: Watcher | None = None,
+) -> Run:
+    """Measure one model's phase curve. Synchronous; works inside a running event loop too.
+
+    Args:
+        target: A URL or ``toy:NAME``; ``toy:w8s4`` if not given (the recorded one on resume).
+        settings: What to ask; defaults that fit the target. On resume: those of the run file.
+        out: The run file; a new one under ``kvphase-runs`` if not given.
+        resume: Go on with ``out`` instead of starting it.
+        budget: Bounds for this sitting. A run that spends it ends partial.
+        watcher: Shows progress.
+
+    Returns:
+        The run; ``run.verdict`` is what was found.
+
+    Raises:
+        UsageError: bad input. RuntimeFault: the model cannot be reached or is unusable. Whatever
+            was answered before is in the run file.
+    """
+    return run_sync(
+        check_async(target, settings, out=out, resume=resume, budget=budget, watcher=watcher)
+    )
+
+
+async def check_async(
+    target: str | None = None,
+    settings: Settings | None = None,
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    budget: Budget | None = None,
+    watcher: Watcher | None = None,
+) -> Run:
+    """As ``check``, for asynchronous callers."""
+    if resume:
+        if out is None:
+            raise UsageError("--resume needs the run file: --out FILE.kvphase")
+        # A run killed before its file was made is resumed by starting it.
+        resume = out.exists()
+        finished = _finished(out) if resume else None
+        if finished is not None:
+            return finished
+    elif out is not None and out.exists():
+        raise StoreError(f"{out.name} exists already; add --resume to go on with it")
+    recorded = _recorded(out) if resume and out is not None else None
+    if recorded is not None:
+        target, settings = _same_settings(recorded, target, settings)
+    settings = settings or Settings()
+    async with open_runtime(target or DEFAULT_TARGET) as runtime:
+        plan = await prepare(runtime, settings)
+        manifest = _manifest(runtime.about, plan, settings)
+        path = out or _default_path(runtime.about)
+        with _opened(path, manifest, resume=resume) as store:
+            if watcher is not None:
+                watcher.planned(plan, runtime.about, path)
+            await _ask(store, runtime, plan, budget, watcher)
+            return _measured(store)
+
+
+async def prepare(runtime: Runtime, settings: Settings) -> NeedlePlan:
+    """Survey the tokenizer, place every target, and verify the prompts on the model's side.
+
+    Raises:
+        UsageError: the tokenizer lacks words or the design does not fit.
+        RuntimeFault: the model's tokenizer reads a prompt otherwise than it was composed.
+    """
+    vocab = await survey(runtime.tokenize)
+    template = await runtime.template() if settings.chat else Template()
+    design = choose(settings, runtime.about, runtime.limits, template)
+    plan = plan_needle(vocab, runtime.limits, design, settings.seed, template)
+    await verify(runtime, vocab, template, plan.prompts())
+    return plan
+
+
+async def _ask(
+    store: Store, runtime: Runtime, plan: NeedlePlan, budget: Budget | None, watcher: Watcher | None
+) -> None:
+    observe = None if watcher is None else watcher.answered
+    try:
+        await execute(needle(plan), runtime, store, budget, observe)
+        store.note(state="done")
+    except BudgetSpent as spent:
+        store.note(state="partial", stopped=str(spent))
+
+
+def _measured(store: Store) -> Run:
+    manifest, totals = store.manifest, store.totals()
+    answers = store.answers()
+    if not (answers.arm == Arm.SCREEN.value).any():
+        raise StoreError(f"{store.path.name} holds no answers yet")
+    verdict = measure(
+        answers,
+        kind=manifest["design"]["kind"],
+        modulus=manifest["design"]["modulus"],
+        seed=manifest["seed"],
+    )
+    partial = int(totals["asked"] or 0) < int(manifest["questions"])
+    return Run(store.path, manifest, verdict, totals, partial)
+
+
+def _finished(path: Path) -> Run | None:
+    """The run at ``path`` if nothing is left to ask."""
+    with Store.read(path) as store:
+        return _measured(store) if store.manifest.get("state") == "done" else None
+
+
+def _recorded(path: Path) -> dict[str, Any]:
+    with Store.read(path) as store:
+        return store.manifest
+
+
+def _same_settings(
+    recorded: dict[str, Any], target: str | None, settings: Settings | None
+) -> tuple[str | None, Settings]:
+    """The recorded settings; those given again must agree with them."""
+    before = Settings(**recorded["settings"])
+    if settings is not None:
+        default, asked, kept = asdict(Settings()), asdict(settings), asdict(before)
+        for name, value in asked.items():
+            if value not in (default[name], kept[name]):
+                raise UsageError(
+                    f"the run file was made with {name} = {kept[name]}, not {value}; "
+                    "leave the option out to resume it"
+                )
+    if target is None and not recorded["target"].startswith("toy:"):
+        raise UsageError("give the server's address again to resume this run")
+    return target or recorded["target"], before
+
+
+def _manifest(about: About, plan: NeedlePlan, settings: Settings) -> dict[str, Any]:
+    from kvphase import __version__
+
+    return {
+        "kvphase": __version__,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "target": about.target,
+        "runtime": about.runtime,
+        "build": about.build,
+        "model": about.model,
+        "quant": about.quant,
+        "template": plan.template.digest,
+        "thinking": about.thinking,
+        "toy": about.toy,
+        "tokenizer": plan.vocab.digest,
+        "separator": plan.vocab.separator.text,
+        "terminator": plan.vocab.terminator.text,
+        "labels": {},
+        "settings": asdict(settings),
+        "design": plan.design.as_json(),
+        "seed": settings.seed,
+        "questions": plan.questions,
+        "balance": asdict(plan.balance),
+        "state": "asking",
+    }
+
+
+def _opened(path: Path, manifest: dict[str, Any], *, resume: bool) -> Store:
+    if not resume:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return Store.create(path, manifest)
+    store = Store.resume(path)
+    before = store.manifest
+    for name in _SAME:
+        if before[name] != manifest[name]:
+            store.close()
+            raise UsageError(
+                f"{path.name} was measured with another {name}; start a new run for this one"
+            )
+    return store
+
+
+def _default_path(about: About) -> Path:
+    name = "".join(c if c.isalnum() or c in "-_" else "-" for c in (about.model or about.runtime))
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    path = RUNS / f"{name[:60]}-{stamp}.kvphase"
+    for again in range(2, 100):
+        if not path.exists():
+            break
+        path = RUNS / f"{name[:60]}-{stamp}-{again}.kvphase"
+    return path
+
+
+def run_sync(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, in a thread of its own where a loop is running already."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    result: list[T] = []
+    failure: list[BaseException] = []
+
+    def target() -> None:
+        try:
+            result.append(asyncio.run(work))
+        except BaseException as error:  # noqa: BLE001 - handed on to the caller's thread
+            failure.append(error)
+
+    thread = threading.Thread(target=target, name="kvphase")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return result[0]

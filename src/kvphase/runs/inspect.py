@@ -1,0 +1,41 @@
+"""What an endpoint is, what it can do, and which words its tokenizer offers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvphase.errors import KvphaseError
+from kvphase.runtimes.detect import open_runtime
+from kvphase.tokens import survey
+from kvphase.types import About, Limits, Vocab
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The answers to ``kvphase info``."""
+
+    about: About
+    limits: Limits
+    vocab: Vocab | None
+    vocab_error: str | None
+    chat: bool
+    """Whether the endpoint renders a chat template."""
+
+
+async def inspect(target: str) -> Endpoint:
+    """Ask an endpoint what it is; nothing is generated.
+
+    Raises:
+        UsageError: the target makes no sense. RuntimeFault: it cannot be reached.
+    """
+    async with open_runtime(target) as runtime:
+        vocab, why = None, None
+        try:
+            vocab = await survey(runtime.tokenize)
+        except KvphaseError as error:
+            why = str(error)
+        try:
+            chat = bool((await runtime.template()).tail)
+        except KvphaseError:
+            chat = False
+        return Endpoint(runtime.about, runtime.limits, vocab, why, chat)
