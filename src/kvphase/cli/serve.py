@@ -1,0 +1,34 @@
+"""``kvphase serve``: a toy model behind llama-server's HTTP API."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["serve"]
+
+
+def serve(
+    toy: Annotated[str, typer.Argument(help="The toy model: toy:w8s4, toy:full.")],
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 0,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Something that goes wrong; may be repeated: refuse, loading, html, 5xx=P, "
+            "reset=P, half-json=P, empty=P, cut=TOKENS, forget-cache, wrong-on-hit=P, random=P, "
+            "question-residue=R, after=REQUESTS, seed=N (P: a probability, 1 if left out)."
+        ),
+    ] = None,
+    throttle: Annotated[
+        float | None, typer.Option(min=1, help="Prompt tokens evaluated per second at most.")
+    ] = None,
+) -> None:
+    """Serve a toy model behind llama-server's HTTP API until Ctrl-C.
+
+    The address is printed on stderr.
+    """
+    from kvphase.serve import Faults, run
+
+    run(toy, host, port, Faults.parse(fault or []), throttle)

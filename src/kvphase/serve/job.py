@@ -1,0 +1,193 @@
+"""One completion from its prompt to its last token, on the one slot of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kvphase.serve.faults import Faults, displace
+from kvphase.serve.sampling import choose
+from kvphase.serve.slot import Slot
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+    from kvphase.runtimes.toy import Scores, ToyEngine
+    from kvphase.serve.settings import Settings
+
+__all__ = ["Desk", "Job", "Piece"]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """News about a job: answer tokens, or progress of its prefill."""
+
+    text: str = ""
+    tokens: list[int] = field(default_factory=list)
+    places: range = range(0)
+    """Which answer tokens these are."""
+    processed: int | None = None
+    """Prompt tokens in the cache so far; None once the answer has begun."""
+
+
+@dataclass(slots=True)
+class Job:
+    """One completion: what was asked, and what came of it so far."""
+
+    prompt: tuple[int, ...]
+    settings: Settings
+    request: int = 0
+    """Ordinal of the completion request that this belongs to."""
+    index: int = 0
+    """Place among the prompts of its request."""
+    reused: int = 0
+    """Prompt tokens from the cache."""
+    evaluated: int = 0
+    """Prompt tokens evaluated so far."""
+    held: int = 0
+    """Tokens in the slot at the end."""
+    prompt_seconds: float = 0.0
+    predicted_seconds: float = 0.0
+    tokens: list[int] = field(default_factory=list)
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    """Scores of each answer token as they are reported."""
+    text: str = ""
+    truncated: bool = False
+    """The context was full before the answer had ended."""
+    stop_type: str = "none"
+    stopping_word: str = ""
+
+
+class Ending:
+    """Holds back text that may turn out to be the beginning of a stop word."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        """Watch for ``words``."""
+        self._words = words
+        self.held = ""
+        self.found = ""
+
+    def release(self, text: str) -> str:
+        """Add ``text``; return what may be shown now."""
+        text = self.held + text
+        hits = [(text.index(word), word) for word in self._words if word in text]
+        if hits:
+            end, self.found = min(hits)
+            self.held = ""
+            return text[:end]
+        starts = (word[:size] for word in self._words for size in range(1, len(word)))
+        end = len(text) - max((len(start) for start in starts if text.endswith(start)), default=0)
+        self.held = text[end:]
+        return text[:end]
+
+
+class Desk:
+    """The server's state: one engine, one slot, one job at a time."""
+
+    def __init__(self, engine: ToyEngine, faults: Faults, throttle: float | None) -> None:
+        """Open the desk.
+
+        Args:
+            engine: The model and its tokenizer.
+            faults: What goes wrong.
+            throttle: Prompt tokens evaluated per second at most; None as fast as it goes.
+        """
+        self.engine = engine
+        self.faults = faults
+        self.requests = 0
+        """Completion requests so far."""
+        self._throttle = throttle
+        self._slot = Slot(engine)
+        self._turn = asyncio.Lock()
+
+    async def work(self, job: Job) -> AsyncGenerator[Piece]:
+        """Do ``job``, one after another; its fields are up to date at each piece of news."""
+        async with self._turn:
+            scores: Scores | None = None
+            async for latest in self._prefill(job):
+                scores = latest
+                yield Piece(processed=job.reused + job.evaluated)
+            if scores is None:
+                raise RuntimeError("a prefill left no scores")
+            async for piece in self._answer(job, scores):
+                yield piece
+            self._slot.checkpoint()
+            job.held = len(self._slot.tokens)
+
+    async def _prefill(self, job: Job) -> AsyncIterator[Scores | None]:
+        """Evaluate the prompt; yield at its start and after each part."""
+        reuse = job.settings.cache_prompt and not (
+            self.faults.forget and self.faults.active(job.request)
+        )
+        job.reused = self._slot.rewind(job.prompt, reuse=reuse)
+        yield None
+        started = time.perf_counter()
+        for ids in self._slot.pieces(job.prompt):
+            scores = self._slot.extend(ids)
+            self._slot.checkpoint()
+            job.evaluated += len(ids)
+            await self._slow_down(started, job.evaluated)
+            job.prompt_seconds = time.perf_counter() - started
+            yield scores
+
+    async def _slow_down(self, started: float, evaluated: int) -> None:
+        """Give other requests a turn; as long a one as the throttle wants."""
+        due = started + evaluated / self._throttle if self._throttle else 0.0
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+
+    async def _answer(self, job: Job, scores: Scores) -> AsyncIterator[Piece]:
+        """Generate until a limit or a stop word; yield each token with the text it releases."""
+        if self.faults.strikes("empty", job.request):
+            job.stop_type = "eos"
+            return
+        shift = self.faults.shift(job.prompt, job.reused, job.request)
+        ending = Ending(job.settings.stop)
+        random = np.random.default_rng(job.settings.seed if job.settings.seed >= 0 else None)
+        started = time.perf_counter()
+        while job.stop_type == "none":
+            scores = displace(scores, self.engine.words.values, shift)
+            token = choose(scores, job.settings, random)
+            text = self._add(job, token, scores, ending)
+            place = len(job.tokens) - 1
+            yield Piece(text, [token], range(place, place + 1))
+            if job.stop_type == "none":
+                scores = self._slot.extend([token])
+                await asyncio.sleep(0)
+                job.predicted_seconds = time.perf_counter() - started
+
+    def _add(self, job: Job, token: int, scores: Scores, ending: Ending) -> str:
+        """Add an answer token, decide whether it was the last, and return the text it releases."""
+        job.tokens.append(token)
+        if job.settings.n_probs:
+            job.entries.append(self._entry(token, scores, job.settings.n_probs))
+        text = ending.release(self.engine.words.tokens[token])
+        full = len(job.prompt) + len(job.tokens) >= self.engine.context_tokens
+        limit = max(1, job.settings.n_predict) if job.settings.n_predict >= 0 else None
+        if ending.found:
+            job.stop_type, job.stopping_word = "word", ending.found
+        elif full or len(job.tokens) == limit:
+            job.stop_type, job.truncated = "limit", full and len(job.tokens) != limit
+            text += ending.held
+        job.text += text
+        return text
+
+    def _entry(self, token: int, scores: Scores, count: int) -> dict[str, Any]:
+        """One element of ``completion_probabilities``."""
+        top = [self._scored(*pair) for pair in scores.top(count)]
+        return self._scored(token, float(scores.logprobs[token])) | {"top_logprobs": top}
+
+    def _scored(self, token: int, logprob: float) -> dict[str, Any]:
+        return self._spellings[token] | {"logprob": logprob}
+
+    @cached_property
+    def _spellings(self) -> list[dict[str, Any]]:
+        """Id, text and bytes of every token, as they are reported."""
+        return [
+            {"id": number, "token": text, "bytes": list(text.encode())}
+            for number, text in enumerate(self.engine.words.tokens)
+        ]

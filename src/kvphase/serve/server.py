@@ -1,0 +1,150 @@
+"""Starts the application on a socket: for a user until Ctrl-C, or for a test's ``with`` block."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from kvphase.errors import RuntimeFault, UsageError
+from kvphase.serve.app import build_app, create_app
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterator
+
+    from starlette.applications import Starlette
+
+    from kvphase.runtimes.toy import ToyEngine
+    from kvphase.serve.faults import Faults
+
+__all__ = ["run", "serving"]
+
+START_SECONDS = 30.0
+
+
+def run(
+    name: str,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    faults: Faults | None = None,
+    throttle: float | None = None,
+) -> None:
+    """Serve ``toy:name`` until Ctrl-C; the address goes to stderr once it listens.
+
+    Args:
+        name: A shipped toy model, with or without ``toy:``.
+        host: Address to listen on.
+        port: 0 takes a free one.
+        faults: What goes wrong; nothing by default.
+        throttle: Prompt tokens evaluated per second at most; None as fast as it goes.
+
+    Raises:
+        UsageError: there is no such toy model, or the address cannot be listened on.
+    """
+    app = create_app(name, faults, throttle)
+    with _listen(host, port) as listener:
+        server = _Server(app)
+        server.greeting = f"{app.state.desk.engine.name} (toy model) listens on {_url(listener)}\n"
+        with contextlib.suppress(KeyboardInterrupt):
+            server.run(sockets=[listener])
+
+
+@contextlib.contextmanager
+def serving(
+    toy: str | ToyEngine, faults: Faults | None = None, throttle: float | None = None
+) -> Iterator[str]:
+    """Serve a toy model from a thread of this process; the value is its address.
+
+    Args:
+        toy: A shipped toy model's name, or an engine of one's own.
+        faults: What goes wrong; nothing by default.
+        throttle: Prompt tokens evaluated per second at most; None as fast as it goes.
+    """
+    app = (
+        create_app(toy, faults, throttle)
+        if isinstance(toy, str)
+        else build_app(toy, faults, throttle)
+    )
+    server = _Server(app)
+    with _listen("127.0.0.1", 0) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        try:
+            _wait(server, thread)
+            yield _url(listener)
+        finally:
+            server.should_exit = True
+            thread.join(START_SECONDS)
+
+
+class _Server(uvicorn.Server):
+    """A quiet server that says one line when it listens."""
+
+    greeting = ""
+
+    def __init__(self, app: Starlette) -> None:
+        desk = app.state.desk
+
+        class Refusing(H11Protocol):
+            """Closes the connection on whatever arrives, while that fault is on."""
+
+            def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+                super().connection_made(transport)
+                if desk.faults.active(desk.requests):
+                    transport.abort()
+
+            def data_received(self, data: bytes) -> None:
+                if desk.faults.active(desk.requests):
+                    self.transport.abort()
+                else:
+                    super().data_received(data)
+
+        options: dict[str, Any] = {"http": Refusing if desk.faults.refuse else "h11"}
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                ws="none",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=1,  # a stream to a client that stays must not hold it up
+                **options,
+            )
+        )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        sys.stderr.write(self.greeting)
+        sys.stderr.flush()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Open the listening socket, so that its port is known before anything is served."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=128)
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"cannot listen on {host} port {port}: {error}") from error
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _wait(server: uvicorn.Server, thread: threading.Thread) -> None:
+    """Wait until the server answers."""
+    deadline = time.monotonic() + START_SECONDS
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > deadline:
+            raise RuntimeFault("the toy server did not start")
+        time.sleep(0.005)
