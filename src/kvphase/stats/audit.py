@@ -31,7 +31,8 @@ def audit(answers: Answers) -> Audit:
     plain repeats, with Newcombe's one-sided 95% limit. Pairs with an unfinished answer are left
     out: they are counted as unfinished.
     """
-    screen = _by_key(answers, Arm.SCREEN)
+    audited = np.isin(answers.arm, (Arm.REPEAT.value, Arm.COLD.value)).any()
+    screen = _by_key(answers, Arm.SCREEN) if audited else {}
     repeated, repeat_flips, _ = _flips(answers, screen, Arm.REPEAT)
     cold, cold_flips, near = _flips(answers, screen, Arm.COLD)
     share = cold_flips / cold if cold else 0.0

@@ -88,7 +88,8 @@ def _rows(
     movable = _movable(outcome, stratum)
     slots, real = _slots(np.flatnonzero(movable), stratum)
     values = np.where(real, outcome[slots], 0.0)
-    laid_out = np.where(real[:, :, None], matrix[slots], 0.0).reshape(-1, matrix.shape[1])
+    laid_out = matrix[slots.reshape(-1)]
+    laid_out[~real.reshape(-1)] = 0.0
     fixed = np.where(movable, 0.0, outcome) @ matrix
     binary = bool(np.isin(outcome, (0.0, 1.0)).all())
     shuffle = _sorted_bits if binary else _sorted_values

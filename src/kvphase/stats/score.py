@@ -71,21 +71,24 @@ def scores(series: Series, periods: Sequence[int], *, given: int | None = None) 
             adds to it.
     """
     stratum = series.stratum if given is None else coarse_cells(series, given)
-    spread = variance_of_one(series, stratum)
     nuisance = series.nuisance
     if given is not None and nuisance.shape[1]:
         nuisance = _joined(nuisance, indicators(series.phase, given))
-    kept: list[int] = []
-    parts: list[NDArray[np.float64]] = []
-    for period in periods:
-        part = _whitened(indicators(series.phase, period), series, stratum, spread, nuisance)
-        if part.shape[1]:
-            kept.append(period)
-            parts.append(part)
+    marks = [indicators(series.phase, period) for period in periods]
+    joined = np.concatenate(marks, axis=1) if marks else np.zeros((len(series), 0))
+    if nuisance.shape[1]:
+        joined = joined - nuisance @ (nuisance.T @ joined)
+        spread = np.ones(len(series))
+    else:
+        joined = centred(joined, series.weight, stratum)
+        spread = series.weight * variance_of_one(series, stratum)
+    splits = np.cumsum([mark.shape[1] for mark in marks])[:-1]
+    parts = [_whitened(x, spread) for x in np.split(joined, splits, axis=1)] if marks else []
+    told = [i for i, part in enumerate(parts) if part.shape[1]]
     return Scores(
-        periods=tuple(kept),
-        ranks=np.array([part.shape[1] for part in parts], dtype=np.int64),
-        matrix=np.concatenate([*parts, nuisance], axis=1),
+        periods=tuple(periods[i] for i in told),
+        ranks=np.array([parts[i].shape[1] for i in told], dtype=np.int64),
+        matrix=np.concatenate([*(parts[i] for i in told), nuisance], axis=1),
         free=max(1, len(series) - nuisance.shape[1]) if nuisance.shape[1] else 0,
         total=float(np.square(series.outcome).sum()),
     )
@@ -100,13 +103,17 @@ def indicators(phase: NDArray[np.int64], period: int) -> NDArray[np.float64]:
 def centred(
     columns: NDArray[np.float64], weight: NDArray[np.float64], stratum: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Columns (n, k) minus their weighted mean inside each stratum."""
+    """Columns (n, k) minus their weighted mean inside each stratum (labels from 0 up)."""
+    if not len(stratum):
+        return columns
     order = np.argsort(stratum, kind="stable")
-    starts = np.flatnonzero(np.diff(stratum[order], prepend=-1))
+    new = np.diff(stratum[order], prepend=-1) != 0
+    starts = np.flatnonzero(new)
     total = np.add.reduceat((columns * weight[:, None])[order], starts, axis=0)
     size = np.add.reduceat(weight[order], starts)
-    _, label = np.unique(stratum, return_inverse=True)
-    means: NDArray[np.float64] = (total / np.maximum(size, 1.0)[:, None])[label.reshape(-1)]
+    label = np.empty(len(stratum), dtype=np.int64)
+    label[order] = np.cumsum(new) - 1
+    means: NDArray[np.float64] = (total / np.maximum(size, 1.0)[:, None])[label]
     return columns - means
 
 
@@ -161,21 +168,9 @@ def log_chi2_sf(x: NDArray[np.float64], df: NDArray[np.int64]) -> NDArray[np.flo
     return logs
 
 
-def _whitened(
-    columns: NDArray[np.float64],
-    series: Series,
-    stratum: NDArray[np.int64],
-    spread: NDArray[np.float64],
-    nuisance: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """X V^(-1/2) for one period, shape (n, rank)."""
-    if nuisance.shape[1]:
-        x = columns - nuisance @ (nuisance.T @ columns)
-        covariance = x.T @ x
-    else:
-        x = centred(columns, series.weight, stratum)
-        covariance = (x * (series.weight * spread)[:, None]).T @ x
-    values, vectors = np.linalg.eigh(covariance)
+def _whitened(x: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray[np.float64]:
+    """X V^(-1/2) for one period, shape (n, rank); V = X' diag(spread) X."""
+    values, vectors = np.linalg.eigh((x * spread[:, None]).T @ x)
     keep = values > RANK_TOLERANCE * max(1.0, float(values.max(initial=0.0)))
     half: NDArray[np.float64] = vectors[:, keep] / np.sqrt(values[keep])
     return x @ half
