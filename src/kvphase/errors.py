@@ -1,4 +1,4 @@
-"""The errors kvphase raises on purpose; each carries the exit code that the command line ends with."""
+"""The errors kvphase raises on purpose; each carries the command line's exit code."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ class Runtime(Protocol):
         ...
 
     async def template(self) -> Template:
-        """The chat template as this endpoint renders it, thinking off, split around the user's text.
+        """The chat template as this endpoint renders it, thinking off, split at the user's text.
 
         Raises:
             UsageError: the endpoint has none.

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,12 +20,14 @@ from kvphase.probes.design import (
     needed,
 )
 
+if TYPE_CHECKING:
+    from kvphase.types import DesignKind
+
 MODULI = (2, 3, 4, 6, 8, 12, 24)
 
 
-def a_design(kind: str = "insequence", **changes: int) -> NeedleDesign:
-    base = NeedleDesign("prefix" if kind == "prefix" else "insequence", 0, 48, 4, window=16)
-    design = replace(base, **changes)  # type: ignore[arg-type]
+def a_design(kind: DesignKind = "insequence", **changes: int) -> NeedleDesign:
+    design = NeedleDesign(kind, **{"context_tokens": 0, "records": 48, "contexts": 4, **changes})
     return design if design.context_tokens else replace(design, context_tokens=needed(design, 1, 0))
 
 
@@ -134,4 +137,4 @@ def test_designs_that_cannot_work_are_refused_with_what_would(
     change: dict[str, int], says: str
 ) -> None:
     with pytest.raises(UsageError, match=says):
-        fit(a_design(**change), 1, 0, 4096)
+        fit(a_design("insequence", **change), 1, 0, 4096)

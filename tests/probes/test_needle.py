@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -107,11 +108,11 @@ def test_repeats_and_cold_asks_are_exact_copies_spread_over_the_run() -> None:
 def test_fillers_keep_the_natural_order() -> None:
     vocab = small_vocab()
     names = {w.id: w.text.strip() for w in vocab.phrases[0]}
-    after = {a: b for a, b in zip(PHRASE, PHRASE[1:], strict=False)}
+    after = {a: b for a, b in pairwise(PHRASE)}
     pairs = follows = 0
     for ask in all_asks(a_design(contexts=1))[:1]:
         words = [names.get(i) for i in ask.prefix]
-        for a, b in zip(words, words[1:], strict=False):
+        for a, b in pairwise(words):
             if a and b:
                 pairs += 1
                 follows += after.get(a) == b
@@ -127,5 +128,5 @@ def test_the_same_seed_gives_the_same_asks_and_another_does_not() -> None:
 
 
 def test_too_few_words_are_refused_with_both_numbers() -> None:
-    with pytest.raises(UsageError, match="68 records need 68 one-token words; .* has 64"):
+    with pytest.raises(UsageError, match=r"68 records need 68 one-token words; .* has 64"):
         plan_needle(small_vocab(), LIMITS, a_design(records=64), 0)

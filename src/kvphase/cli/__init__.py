@@ -60,7 +60,7 @@ def main() -> None:
         # The reader (``| head``) went away; say nothing more, and do not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except Exception as error:  # noqa: BLE001 - the last line of defence: a fault of ours
+    except Exception as error:
         if os.environ.get("KVPHASE_TRACEBACK"):
             raise
         sys.stderr.write(

@@ -13,7 +13,6 @@ from kvphase.errors import KvphaseError
 
 if TYPE_CHECKING:
     from kvphase.runs.check import Run
-    from kvphase.runs.settings import Settings
 
 
 class Design(StrEnum):
@@ -45,23 +44,14 @@ def check(
         typer.Option(min=1, help="Questions in all, rounded up to whole contexts."),
     ] = None,
     design: Annotated[
-        Design | None,
+        Design,
         typer.Option(
             help="insequence: all phases in one context. prefix: the published protocol, "
-            "one prefill a phase.  [default: insequence]",
-            show_default=False,
+            "one prefill a phase."
         ),
-    ] = None,
-    modulus: Annotated[
-        int | None,
-        typer.Option(min=2, help="Residues of the curve.  [default: 8]", show_default=False),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="Decides every word and position.  [default: 0]", show_default=False
-        ),
-    ] = None,
+    ] = Design.INSEQUENCE,
+    modulus: Annotated[int, typer.Option(min=2, help="Residues of the curve.")] = 8,
+    seed: Annotated[int, typer.Option(min=0, help="Decides every word and position.")] = 0,
     cold: Annotated[
         int | None,
         typer.Option(min=0, help="Questions asked again with a prefill of their own (the audit)."),
@@ -86,17 +76,16 @@ def check(
     from kvphase.runs import check as runs
     from kvphase.runs.settings import Settings
 
-    given = {
-        "context": context,
-        "records": records,
-        "questions": questions,
-        "design": None if design is None else design.value,
-        "modulus": modulus,
-        "seed": seed,
-        "cold": cold,
-        "chat": chat or None,
-    }
-    settings: Settings = Settings(**{k: v for k, v in given.items() if v is not None})
+    settings = Settings(
+        context=context,
+        records=records,
+        questions=questions,
+        design=design.value,
+        modulus=modulus,
+        seed=seed,
+        cold=cold,
+        chat=chat,
+    )
     opened: list[Path] = []
     err = console(sys.stderr)
     try:

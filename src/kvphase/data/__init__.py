@@ -1,0 +1,1 @@
+"""Word lists, published figures, toy models."""

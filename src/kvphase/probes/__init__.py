@@ -1,0 +1,1 @@
+"""Which questions are asked, and where their targets stand: flows without I/O."""

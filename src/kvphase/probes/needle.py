@@ -97,15 +97,13 @@ class NeedlePlan:
         start = self.limits.bos + self.template.head
         v = self.vocab
         first = (v.phrases[0][0].id, *_record(v, v.keys[0], v.values[0]))
-        short = [
-            (*start, *first, word.id, v.separator.id, *self.template.tail) for word in v.keys
-        ]
+        short = [(*start, *first, word.id, v.separator.id, *self.template.tail) for word in v.keys]
         return whole + short
 
     def _screen(self, layout: Layout, key: bytes, ordinal: int) -> list[Ask]:
         content = self._content(layout)
         prefix = self._prefix(layout, content)
-        asks = []
+        asks: list[Ask] = []
         for place in content.order:
             record = layout.asked[place]
             word, value = content.keys[record], content.values[record]
@@ -224,7 +222,8 @@ def _filler(rng: np.random.Generator, vocab: Vocab, length: int) -> list[int]:
 def _spread(rng: np.random.Generator, available: int, total: int) -> list[int]:
     """``total`` indices below ``available``, none used again before all were used."""
     rounds = -(-total // available)
-    return np.concatenate([rng.permutation(available) for _ in range(rounds)])[:total].tolist()
+    drawn = [int(i) for _ in range(rounds) for i in rng.permutation(available)]
+    return drawn[:total]
 
 
 def _digest_key(plan: NeedlePlan) -> bytes:
@@ -240,4 +239,3 @@ def _digest(key: bytes, ordinal: int, arm: Arm) -> str:
 
 def _again(ask: Ask, arm: Arm, key: bytes, ordinal: int) -> Ask:
     return replace(ask, id=_digest(key, ordinal, arm), arm=arm)
-

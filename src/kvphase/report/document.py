@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvphase import __version__
 from kvphase.schema import VERDICT_SCHEMA, VerdictFile
@@ -62,7 +62,7 @@ def rows_document(verdict: Verdict, name: str, seed: int) -> VerdictFile:
     )
 
 
-def _document(verdict: Verdict, **about: Any) -> VerdictFile:
+def _document(verdict: Verdict, **about: object) -> VerdictFile:
     found = asdict(verdict)
     length = {
         name: found[name] for name in ("verdict", "period", "p_value", "mean", "worst", "gap")

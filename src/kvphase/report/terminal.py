@@ -44,27 +44,28 @@ class Glyphs:
     part: str
     low: str
     high: str
-    dash: str
     dot: str
 
     @classmethod
     def of(cls, encoding: str | None) -> Glyphs:
         """Block characters where ``encoding`` has them, ASCII elsewhere."""
-        fancy = cls("█", "─", "├", "┤", "–", "·")
+        fancy = cls("█", "─", "├", "┤", "·")
         try:
-            "".join((fancy.full, fancy.part, fancy.low, fancy.high, fancy.dash, fancy.dot)).encode(
+            "".join((fancy.full, fancy.part, fancy.low, fancy.high, fancy.dot)).encode(
                 encoding or "ascii"
             )
         except (UnicodeEncodeError, LookupError):
-            return cls("#", "-", "|", "|", "-", "-")
+            return cls("#", "-", "|", "|", "-")
         return fancy
 
 
 def console(stream: TextIO) -> Console:
     """A console on ``stream``, 80 columns where it is no terminal; markup is never interpreted."""
     plain = Console(file=stream, markup=False, highlight=False, emoji=False)
-    return plain if plain.is_terminal else Console(
-        file=stream, markup=False, highlight=False, emoji=False, width=WIDTH
+    return (
+        plain
+        if plain.is_terminal
+        else Console(file=stream, markup=False, highlight=False, emoji=False, width=WIDTH)
     )
 
 
@@ -74,7 +75,7 @@ def show_run(run: Run, out: Console) -> None:
     manifest, design = run.manifest, run.manifest["design"]
     title = clean(manifest["model"] or manifest["target"])
     if manifest["toy"]:
-        title += f"   {DEMO}"
+        title = f"{title}   {DEMO}"
     out.print(Text(title, style="bold"))
     kind = {"insequence": "in-sequence", "prefix": "prefix padding"}[design["kind"]]
     if manifest["template"] != "none":
@@ -100,8 +101,8 @@ def show_verdict(verdict: Verdict, out: Console, *, partial: bool = False) -> No
     out.print(verdict.reason)
     if verdict.would_settle:
         out.print(f"What would settle it: {verdict.would_settle}")
-    for line in _figures(verdict, glyphs):
-        out.print(Text(line))
+    for figure in _figures(verdict):
+        out.print(Text(figure))
     for note in verdict.notes:
         out.print(Text(f"Note: {note}", style="dim"))
 
@@ -109,7 +110,8 @@ def show_verdict(verdict: Verdict, out: Console, *, partial: bool = False) -> No
 def curve_lines(points: Iterable[CurvePoint], modulus: int, glyphs: Glyphs) -> list[Text]:
     """One line a residue: accuracy as a bar, its 95% interval drawn over it."""
     points = tuple(points)
-    lines = [Text(f"  target mod {modulus:<3} accuracy   0%{'50%':>{_BAR // 2}}{'100%':>{_BAR // 2}}")]
+    scale = f"0%{'50%':>{_BAR // 2}}{'100%':>{_BAR // 2}}"
+    lines = [Text(f"  target mod {modulus:<3} accuracy   {scale}")]
     if not points:
         return lines
     rates = [p.accuracy for p in points if p.n]
@@ -119,7 +121,7 @@ def curve_lines(points: Iterable[CurvePoint], modulus: int, glyphs: Glyphs) -> l
         if best > worst and point.n:
             style = {worst: "red", best: "green"}.get(point.accuracy, "")
         if not point.n:
-            lines.append(Text(f"{point.residue:>12}        {glyphs.dash}    none asked"))
+            lines.append(Text(f"{point.residue:>12}        -    none asked"))
             continue
         label = f"{point.residue:>12}   {100 * point.accuracy:6.1f}%     "
         lines.append(Text.assemble(label, (_bar(point, glyphs), style), f" n={point.n}"))
@@ -139,7 +141,7 @@ def _bar(point: CurvePoint, glyphs: Glyphs) -> str:
     return "".join(cells)
 
 
-def _figures(verdict: Verdict, glyphs: Glyphs) -> list[str]:
+def _figures(verdict: Verdict) -> list[str]:
     gap, audit = verdict.gap, verdict.audit
     lines = [
         f"Gap (best minus worst phase): {gap.raw_pp:.1f} percentage points raw; "

@@ -1,0 +1,1 @@
+"""From flows to stored answers: the only floor that waits for models."""

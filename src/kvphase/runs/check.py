@@ -107,29 +107,47 @@ async def check_async(
     watcher: Watcher | None = None,
 ) -> Run:
     """As ``check``, for asynchronous callers."""
-    if resume:
-        if out is None:
-            raise UsageError("--resume needs the run file: --out FILE.kvphase")
-        # A run killed before its file was made is resumed by starting it.
-        resume = out.exists()
-        finished = _finished(out) if resume else None
-        if finished is not None:
-            return finished
-    elif out is not None and out.exists():
-        raise StoreError(f"{out.name} exists already; add --resume to go on with it")
-    recorded = _recorded(out) if resume and out is not None else None
-    if recorded is not None:
-        target, settings = _same_settings(recorded, target, settings)
-    settings = settings or Settings()
-    async with open_runtime(target or DEFAULT_TARGET) as runtime:
+    start = _begin(target, settings, out, resume=resume)
+    if isinstance(start, Run):
+        return start
+    settings = start.settings
+    async with open_runtime(start.target) as runtime:
         plan = await prepare(runtime, settings)
         manifest = _manifest(runtime.about, plan, settings)
         path = out or _default_path(runtime.about)
-        with _opened(path, manifest, resume=resume) as store:
+        with _opened(path, manifest, resume=start.resume) as store:
             if watcher is not None:
                 watcher.planned(plan, runtime.about, path)
             await _ask(store, runtime, plan, budget, watcher)
             return _measured(store)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """What a sitting begins with."""
+
+    target: str
+    settings: Settings
+    resume: bool
+
+
+def _begin(
+    target: str | None, settings: Settings | None, out: Path | None, *, resume: bool
+) -> _Start | Run:
+    """How this sitting starts, or the run itself if nothing is left to ask."""
+    if out is None and resume:
+        raise UsageError("--resume needs the run file: --out FILE.kvphase")
+    exists = out is not None and out.exists()
+    if out is None or not exists:
+        # A run that was killed before its file was made is resumed by starting it.
+        return _Start(target or DEFAULT_TARGET, settings or Settings(), resume=False)
+    if not resume:
+        raise StoreError(f"{out.name} exists already; add --resume to go on with it")
+    with Store.read(out) as store:
+        if store.manifest.get("state") == "done":
+            return _measured(store)
+        target, settings = _same_settings(store.manifest, target, settings)
+    return _Start(target, settings, resume=True)
 
 
 async def prepare(runtime: Runtime, settings: Settings) -> NeedlePlan:
@@ -173,20 +191,9 @@ def _measured(store: Store) -> Run:
     return Run(store.path, manifest, verdict, totals, partial)
 
 
-def _finished(path: Path) -> Run | None:
-    """The run at ``path`` if nothing is left to ask."""
-    with Store.read(path) as store:
-        return _measured(store) if store.manifest.get("state") == "done" else None
-
-
-def _recorded(path: Path) -> dict[str, Any]:
-    with Store.read(path) as store:
-        return store.manifest
-
-
 def _same_settings(
     recorded: dict[str, Any], target: str | None, settings: Settings | None
-) -> tuple[str | None, Settings]:
+) -> tuple[str, Settings]:
     """The recorded settings; those given again must agree with them."""
     before = Settings(**recorded["settings"])
     if settings is not None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kvphase.errors import KvphaseError
 from kvphase.runtimes.detect import open_runtime
 from kvphase.tokens import survey
-from kvphase.types import About, Limits, Vocab
+
+if TYPE_CHECKING:
+    from kvphase.types import About, Limits, Vocab
 
 
 @dataclass(frozen=True, slots=True)

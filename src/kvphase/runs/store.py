@@ -11,7 +11,6 @@ import hashlib
 import json
 import sqlite3
 from array import array
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from filelock import FileLock, Timeout
@@ -21,6 +20,7 @@ from kvphase.types import Answers, Arm, Ask, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
 SCHEMA = "kvphase/run@1"
 _APPLICATION_ID = 0x6B767068  # "kvph"
@@ -162,7 +162,7 @@ class Store:
         """What was run on what: target, model, design, seed, versions."""
         return {key: json.loads(value) for key, value in self._rows("SELECT key, value FROM run")}
 
-    def note(self, **entries: Any) -> None:
+    def note(self, **entries: object) -> None:
         """Set entries of the manifest (state, seconds, balance ...)."""
         self._db.executemany(
             "INSERT INTO run VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -283,9 +283,7 @@ class Store:
             "SELECT COUNT(*), SUM(prefilled), SUM(cached), COALESCE(SUM(generated), 0),"
             " COALESCE(SUM(seconds), 0) FROM answers"
         )[0]
-        return dict(
-            zip(("asked", "prefilled", "cached", "generated", "seconds"), row, strict=True)
-        )
+        return dict(zip(("asked", "prefilled", "cached", "generated", "seconds"), row, strict=True))
 
     def _rows(self, sql: str, *values: str) -> list[tuple[Any, ...]]:
         try:
@@ -327,7 +325,8 @@ def _checked(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
         db = _connect(path, readonly=readonly)
         known = db.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION_ID
         sound = known and db.execute("PRAGMA quick_check").fetchone()[0] == "ok"
-        schema = db.execute("SELECT value FROM run WHERE key = 'schema'").fetchone() if sound else 0
+        row = db.execute("SELECT value FROM run WHERE key = 'schema'").fetchone() if sound else None
+        schema = "" if row is None else str(row[0])
     except sqlite3.Error as error:
         raise StoreError(f"{path.name} is damaged or not a kvphase run file") from error
     if not known:
@@ -336,7 +335,7 @@ def _checked(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
     if not sound or not schema:
         db.close()
         raise StoreError(f"{path.name} is damaged")
-    if json.loads(schema[0]) != SCHEMA:
+    if json.loads(schema) != SCHEMA:
         db.close()
-        raise StoreError(f"{path.name} has schema {schema[0]}; this version reads {SCHEMA}")
+        raise StoreError(f"{path.name} has schema {schema}; this version reads {SCHEMA}")
     return db
