@@ -172,6 +172,8 @@ class ToyEngine:
         self.model = model
         self.words = words
         self.context_tokens = int(model.config.get("context_tokens", CONTEXT_TOKENS))
+        self.parameters = 0
+        self.file_bytes = 0
 
     @classmethod
     def load(cls, name: str) -> ToyEngine:
@@ -188,9 +190,13 @@ class ToyEngine:
         file = importlib.resources.files("kvphase.data") / "toys" / f"{name}.npz"
         try:
             with importlib.resources.as_file(file) as path:
-                return cls(name, ToyModel.load(path), ToyWords.load())
+                engine = cls(name, ToyModel.load(path), ToyWords.load())
+                engine.file_bytes = path.stat().st_size
+                with np.load(path) as arrays:
+                    engine.parameters = sum(arrays[key].size for key in arrays if "." in key)
         except ValueError as error:
             raise UsageError(str(error)) from error
+        return engine
 
     def check(self, prompt: Sequence[int], generate: int = 0) -> None:
         """Refuse a prompt that the model cannot take.

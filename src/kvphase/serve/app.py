@@ -161,9 +161,9 @@ class Api:
 
     async def _jobs(self, request: Request) -> list[Job]:
         """The jobs of one request, one for each of its prompts."""
-        number = self._desk.requests
-        self._desk.requests += 1
         body = await _read(request)
+        number = self._desk.requests
+        self._desk.requests += 1  # only now: "after" must not strike while this one is read
         if "prompt" not in body:
             raise ApiError(400, "key 'prompt' not found")
         settings = Settings.read(body)

@@ -107,6 +107,7 @@ def props(engine: ToyEngine) -> Json:
         "model_ftype": "F16",
         "model_path": f"{engine.name.removeprefix('toy:')}.npz",
         "modalities": {"vision": False, "video": False, "audio": False},
+        "media_marker": "",
         "endpoint_slots": False,
         "endpoint_props": False,
         "endpoint_metrics": False,
@@ -135,10 +136,13 @@ def model_list(engine: ToyEngine, created: int) -> Json:
         "created": created,
         "owned_by": "kvphase",
         "meta": {
+            "vocab_type": 0,
             "n_vocab": engine.model.vocab_size,
             "n_ctx": engine.context_tokens,
             "n_ctx_train": engine.context_tokens,
             "n_embd": config.get("width", 0),
+            "n_params": engine.parameters,
+            "size": engine.file_bytes,
             "ftype": "F16",
         },
     }
