@@ -115,6 +115,8 @@ def _show(run: Run, *, json: bool) -> None:
         show_run(run, out)
         out.print(f"Run file: {run.path}", soft_wrap=True)
         out.print(f"Verdict:  {beside}", soft_wrap=True)
+        if run.manifest["toy"]:
+            out.print("Your own model next: kvphase check http://127.0.0.1:8080 (a llama-server)")
 
 
 def _show_partial(opened: list[Path], *, json: bool) -> None:

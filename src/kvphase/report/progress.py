@@ -65,11 +65,12 @@ class Progress:
         self._counts = [[0, 0] for _ in range(self._modulus)]
         self._started = self._shown = time.monotonic()
         name = clean(about.model or about.target)
-        prefills = len(plan.layouts)
+        if about.toy:
+            self._console.print(Text(DEMO, style="bold"))
         self._console.print(
             Text(
-                f"{name}: {self._total} questions on {prefills} contexts of "
-                f"{plan.design.context_tokens} tokens" + (f"   {DEMO}" if about.toy else "")
+                f"{name}: {self._total:,} questions on {len(plan.layouts)} contexts "
+                f"of {plan.design.context_tokens:,} tokens"
             )
         )
 
@@ -104,10 +105,10 @@ class Progress:
         elapsed = time.monotonic() - self._started
         left = elapsed / self._fresh * (self._total - self._done) if self._fresh else 0.0
         asked, right = (sum(c[i] for c in self._counts) for i in (0, 1))
-        mean = f"mean so far {100 * right / asked:.1f}%, " if asked else ""
+        mean = f"mean {100 * right / asked:.1f}%, " if asked else ""
         return Text(
-            f"{self._done} of {self._total} answers, {mean}about {_span(left)} left, "
-            f"{self._tokens} tokens computed, {self._cached} from cache"
+            f"{self._done} of {self._total}, {mean}{_span(left)} left; "
+            f"tokens: {self._tokens:,} computed, {self._cached:,} cached"
         )
 
 

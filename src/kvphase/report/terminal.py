@@ -92,6 +92,7 @@ def show_run(run: Run, out: Console) -> None:
 def show_verdict(verdict: Verdict, out: Console, *, partial: bool = False) -> None:
     """The curve by residue and the verdict in words."""
     glyphs = Glyphs.of(out.encoding)
+    out.print(f"Right answers by the position of the fact's first token, modulo {verdict.modulus}:")
     for line in curve_lines(verdict.curve, verdict.modulus, glyphs):
         out.print(line)
     out.print()
@@ -171,16 +172,16 @@ def _level(verdict: Verdict) -> str:
         )
     if verdict.p_value is not None:
         line += f"; p = {verdict.p_value:.2g}"
-    return line + f"; {verdict.n} answers."
+    return line + f"; {verdict.n:,} answers."
 
 
 def _cost(run: Run) -> str:
     totals = run.totals
-    line = f"{totals['asked']} asks in {float(totals['seconds'] or 0):.1f} s"
+    line = f"{totals['asked']:,} asks in {float(totals['seconds'] or 0):.1f} s"
     if totals["prefilled"] is not None:
-        line += f", {totals['prefilled']} tokens prefilled"
+        line += f"; tokens: {totals['prefilled']:,} prefilled"
     if totals["cached"] is not None:
-        line += f", {totals['cached']} taken from the cache"
+        line += f", {totals['cached']:,} from the cache"
     return line + "."
 
 

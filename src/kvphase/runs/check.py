@@ -118,8 +118,8 @@ async def check_async(
         with _opened(path, manifest, resume=start.resume) as store:
             if watcher is not None:
                 watcher.planned(plan, runtime.about, path)
-            await _ask(store, runtime, plan, budget, watcher)
-            return _measured(store)
+            verdict = await _ask(store, runtime, plan, budget, watcher)
+            return _measured(store, verdict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,26 +167,31 @@ async def prepare(runtime: Runtime, settings: Settings) -> NeedlePlan:
 
 async def _ask(
     store: Store, runtime: Runtime, plan: NeedlePlan, budget: Budget | None, watcher: Watcher | None
-) -> None:
+) -> Verdict | None:
+    """The flow's verdict, or None where the budget ended it early."""
     observe = None if watcher is None else watcher.answered
     try:
-        await execute(needle(plan), runtime, store, budget, observe)
-        store.note(state="done")
+        verdict = await execute(needle(plan), runtime, store, budget, observe)
     except BudgetSpent as spent:
         store.note(state="partial", stopped=str(spent))
+        return None
+    store.note(state="done")
+    return verdict
 
 
-def _measured(store: Store) -> Run:
+def _measured(store: Store, verdict: Verdict | None = None) -> Run:
+    """The run as stored; measured again unless its verdict is known already."""
     manifest, totals = store.manifest, store.totals()
-    answers = store.answers()
-    if not (answers.arm == Arm.SCREEN.value).any():
-        raise StoreError(f"{store.path.name} holds no answers yet")
-    verdict = measure(
-        answers,
-        kind=manifest["design"]["kind"],
-        modulus=manifest["design"]["modulus"],
-        seed=manifest["seed"],
-    )
+    if verdict is None:
+        answers = store.answers()
+        if not (answers.arm == Arm.SCREEN.value).any():
+            raise StoreError(f"{store.path.name} holds no answers yet")
+        verdict = measure(
+            answers,
+            kind=manifest["design"]["kind"],
+            modulus=manifest["design"]["modulus"],
+            seed=manifest["seed"],
+        )
     partial = int(totals["asked"] or 0) < int(manifest["questions"])
     return Run(store.path, manifest, verdict, totals, partial)
 
