@@ -1,0 +1,109 @@
+"""Measure a toy model's lookup accuracy by the position of the asked key, as a record beside it.
+
+Every question stands alone right after four demonstrations and is answered from a fork of the
+context's prefix cache. Demonstrated records are not asked, nor any that the question's local
+window still reaches. As a command it writes the numbers that ship with a model:
+``python -m kvphase.lab.evaluate MODEL.npz --records 32``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+import numpy as np
+
+from kvphase.lab.data import Context, Design, Lookups, load_vocabulary
+from kvphase.runtimes.toy_model import ToyModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Results", "evaluate", "main", "summarise"]
+
+DEMONSTRATIONS = 4
+
+
+class Results(NamedTuple):
+    """One row an answer."""
+
+    positions: NDArray[np.int64]
+    """Position of the asked key, ``[Q]``."""
+    correct: NDArray[np.bool_]
+    """Whether the most likely next token was the value, ``[Q]``."""
+    contexts: NDArray[np.int64]
+    """Number of the context, ``[Q]``."""
+
+
+def evaluate(model: ToyModel, records: int, design: Design, contexts: int, seed: int) -> Results:
+    """Ask every eligible record of ``contexts`` fresh contexts once, each question alone."""
+    data, rng = Lookups(load_vocabulary()), np.random.default_rng([seed, records])
+    rows: list[tuple[int, bool, int]] = []
+    for number in range(contexts):
+        context = data.context(rng, records, design)
+        order = rng.permutation(records)
+        shown, asked = order[:DEMONSTRATIONS], order[DEMONSTRATIONS:]
+        prefix = context.ids + data.ask(context, shown.tolist())
+        for index, right in _answers(model, data, context, prefix, asked):
+            rows.append((int(context.positions[index]), right, number))
+    positions, correct, groups = zip(*rows, strict=True)
+    return Results(np.array(positions), np.array(correct), np.array(groups))
+
+
+def _answers(
+    model: ToyModel,
+    data: Lookups,
+    context: Context,
+    prefix: list[int],
+    asked: NDArray[np.int64],
+) -> list[tuple[int, bool]]:
+    cache, answers = model.start(), []
+    model.extend(cache, prefix)
+    reach = len(prefix) + 2 - model.local_window  # the question is two tokens
+    for index in asked.tolist():
+        if context.positions[index] + 2 >= reach:  # the value is still in the local window
+            continue
+        question = data.record(int(context.keys[index]), int(context.values[index]))[:2]
+        logits = model.extend(cache.fork(), question)[-1]
+        answers.append((index, int(logits.argmax()) == int(context.values[index])))
+    return answers
+
+
+def summarise(results: Results, modulus: int = 8) -> dict[str, Any]:
+    """Return number, mean, and accuracy and number by residue of the key's position."""
+    residues = results.positions % modulus
+    asked = np.bincount(residues, minlength=modulus)
+    right = np.bincount(residues, results.correct, minlength=modulus)
+    accuracy = right / np.maximum(asked, 1)
+    return {
+        "questions": len(residues),
+        "mean": round(float(results.correct.mean()), 4),
+        "gap_pp": round(100 * float(accuracy.max() - accuracy.min()), 1),
+        f"by_residue_mod_{modulus}": np.round(accuracy, 4).tolist(),
+        "asked": asked.tolist(),
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m kvphase.lab.evaluate", description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--records", type=int, required=True)
+    parser.add_argument("--contexts", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1_000_000)
+    args = parser.parse_args(argv)
+    model = ToyModel.load(args.model)
+    for design in get_args(Design):
+        results = evaluate(model, args.records, design, args.contexts, args.seed)
+        line = {"design": design, "records": args.records, "contexts": args.contexts}
+        sys.stdout.write(json.dumps({**line, "seed": args.seed, **summarise(results)}) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
