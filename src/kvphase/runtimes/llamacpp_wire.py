@@ -1,0 +1,196 @@
+"""The JSON of llama.cpp's ``llama-server``: what is read of it, and what it says.
+
+Only the fields that kvphase uses are checked; newer servers may send more.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from kvphase.errors import RuntimeFault, TransientFault
+from kvphase.runtimes.http import is_loopback
+from kvphase.types import About
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import httpx2
+
+M = TypeVar("M", bound=BaseModel)
+
+QUANT = re.compile(
+    r"(?:^|[-._])((?:I?Q\d|TQ\d|MXFP\d|BF16|F16|F32)(?:_[A-Z0-9]+)*)(?=[-._]|$)", re.I
+)
+
+
+class Timings(BaseModel):
+    """How a prompt was evaluated."""
+
+    cache_n: int | None = None
+    """Prompt tokens from the cache."""
+    prompt_n: int | None = None
+    """Prompt tokens evaluated."""
+
+
+class Score(BaseModel):
+    """One possible next token."""
+
+    token: str = ""
+    logprob: float | None = None  # JSON has no -inf: null stands for it
+
+
+class Scores(BaseModel):
+    """The likeliest next tokens at one place of the answer."""
+
+    top_logprobs: list[Score] = []
+
+
+class Event(BaseModel):
+    """One event of a streamed completion; the last one has ``stop`` and the figures."""
+
+    content: str = ""
+    stop: bool = False
+    stop_type: str = "limit"
+    truncated: bool = False
+    tokens_predicted: int = 0
+    tokens_evaluated: int | None = None
+    completion_probabilities: list[Scores] = []
+    timings: Timings = Timings()
+
+
+class Settings(BaseModel):
+    """Of one slot."""
+
+    n_ctx: int
+
+
+class ToyFacts(BaseModel):
+    """What a served toy model adds to its properties."""
+
+    local_window: int | None = None
+
+
+class Props(BaseModel):
+    """What ``/props`` says."""
+
+    default_generation_settings: Settings
+    total_slots: int = 1
+    model_alias: str = ""
+    model_path: str = ""
+    model_ftype: str | None = None
+    build_info: str | None = None
+    bos_token: str = ""
+    kvphase: ToyFacts = ToyFacts()
+
+
+class Tokens(BaseModel):
+    """What ``/tokenize`` answers."""
+
+    tokens: list[int]
+
+
+class Prompt(BaseModel):
+    """What ``/apply-template`` answers."""
+
+    prompt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A completion put together from its events."""
+
+    text: str
+    scores: tuple[Score, ...]
+    """Of the first answer token, best first."""
+    last: Event
+
+
+def read(model: type[M], data: dict[str, Any]) -> M:
+    """Check the server's JSON against what is needed of it."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        field = ".".join(map(str, error.errors()[0]["loc"]))
+        raise RuntimeFault(
+            f"the server does not answer as llama-server does: {field!r} is missing or odd"
+        ) from error
+
+
+def joined(events: Sequence[Event]) -> Answer:
+    """One answer from its events.
+
+    Raises:
+        TransientFault: the last event is missing.
+    """
+    if not events or not events[-1].stop:
+        raise TransientFault("the server's answer stops before its end")
+    scores = next(
+        (e.completion_probabilities[0] for e in events if e.completion_probabilities), Scores()
+    )
+    ranked = sorted(scores.top_logprobs, key=value_of, reverse=True)
+    return Answer("".join(event.content for event in events), tuple(ranked), events[-1])
+
+
+def check_count(last: Event, size: int) -> None:
+    """Stop if the server evaluated another number of prompt tokens than it was sent.
+
+    Raises:
+        RuntimeFault: it cut the prompt or added to it; every position would be wrong.
+    """
+    timings = last.timings
+    counts = [last.tokens_evaluated]
+    if timings.cache_n is not None and timings.prompt_n is not None:
+        counts.append(timings.cache_n + timings.prompt_n)
+    other = next((count for count in counts if count not in (None, size)), None)
+    if other is not None:
+        raise RuntimeFault(
+            f"the server evaluated {other} tokens of a prompt of {size}, so it cut or changed the "
+            "prompt; give it a longer context"
+        )
+    if last.truncated:
+        raise RuntimeFault(f"the server says that it truncated a prompt of {size} tokens")
+
+
+def value_of(score: Score) -> float:
+    """Its natural log-probability."""
+    return -math.inf if score.logprob is None else score.logprob
+
+
+def logprob(scores: Sequence[Score], expected: str) -> float | None:
+    """Of ``expected`` as the next token; -inf if it is not among the scores, None without any."""
+    if not scores:
+        return None
+    return next((value_of(score) for score in scores if score.token == expected), -math.inf)
+
+
+def margin(scores: Sequence[Score]) -> float | None:
+    """Log-probability of the best token minus that of the second; None with fewer than two."""
+    return value_of(scores[0]) - value_of(scores[1]) if len(scores) > 1 else None
+
+
+def about(address: httpx2.URL, props: Props) -> About:
+    """Describe the server without its host name and without directories."""
+    toy = props.model_alias.startswith("toy:")
+    name = props.model_alias if toy else _file_name(props.model_path or props.model_alias)
+    host = address.host if is_loopback(address.host) else "host"
+    quant = QUANT.search(name.removesuffix(".gguf"))
+    return About(
+        target=f"{address.scheme}://{host}" + (f":{address.port}" if address.port else ""),
+        runtime="llama-server",
+        build=props.build_info,
+        model=name or None,
+        quant=props.model_ftype or (quant[1].upper() if quant else None),
+        toy=toy,
+        extra={"slots": str(props.total_slots)},
+    )
+
+
+def _file_name(path: str) -> str:
+    """The last part of a path of either kind."""
+    return PurePosixPath(path.replace("\\", "/")).name
