@@ -228,11 +228,11 @@ def test_after(serve: Serve) -> None:
 
 
 def test_throttle(serve: Serve) -> None:
-    client = serve(throttle=600)
+    client = serve(throttle=300)
     started = time.perf_counter()
     ask(client, " and" * 300)
     first = time.perf_counter() - started
     started = time.perf_counter()
     ask(client, " and" * 300)
-    assert first >= 0.5
-    assert time.perf_counter() - started < first / 2
+    assert first >= 1
+    assert time.perf_counter() - started < first

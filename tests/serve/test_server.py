@@ -46,32 +46,31 @@ def test_ctrl_c_ends_it_quietly() -> None:
         url = line.split()[-1]
         assert httpx2.get(f"{url}/health").json() == {"status": "ok"}
         process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=20)
+        rest, errors = process.communicate(timeout=60)
     assert (process.returncode, rest, errors) == (0, b"", b"")
 
 
 def test_a_client_that_leaves_stops_the_prefill(serve: Serve, engine: ToyEngine) -> None:
-    client = serve(throttle=200)
+    client = serve(throttle=500)
     for stream in (True, False):
         before = engine.model.evaluated  # type: ignore[attr-defined]
         body = {"prompt": " and" * (500 + stream), "n_predict": 1, "stream": stream}
         with pytest.raises(httpx2.ReadTimeout):
-            client.post("/completion", json=body | {"cache_prompt": False}, timeout=0.2)
-        time.sleep(1.5)  # past the piece that was being evaluated
+            client.post("/completion", json=body | {"cache_prompt": False}, timeout=0.1)
+        time.sleep(1.5)  # the whole prefill would take one
         assert engine.model.evaluated - before < 400  # type: ignore[attr-defined]
     assert client.get("/health").json() == {"status": "ok"}
     short = {"prompt": " and", "n_predict": 1, "temperature": 0}
     assert client.post("/completion", json=short).status_code == 200
 
 
-def test_health_while_a_prefill_runs(serve: Serve) -> None:
-    client = serve(throttle=300)
-    body = {"prompt": " and" * 400, "n_predict": 1, "stream": True, "return_progress": True}
+def test_health_while_a_prefill_runs(serve: Serve, engine: ToyEngine) -> None:
+    client = serve(throttle=100)
+    body = {"prompt": " and" * 500, "n_predict": 1, "stream": True, "return_progress": True}
     with client.stream("POST", "/completion", json=body) as response:
         next(response.iter_lines())
-        started = time.perf_counter()
         assert httpx2.get(f"{client.base_url}/health").status_code == 200
-        assert time.perf_counter() - started < 0.3
+        assert engine.model.evaluated < 500  # type: ignore[attr-defined]
 
 
 def test_serving_ends_with_its_block(engine: ToyEngine) -> None:

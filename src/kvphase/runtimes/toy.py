@@ -144,9 +144,9 @@ class ToyWords:
         Raises:
             UsageError: an id lies outside the vocabulary.
         """
-        if any(not 0 <= token < len(self.tokens) for token in ids):
+        if ids and not 0 <= min(ids) <= max(ids) < len(self.tokens):
             raise UsageError(f"token ids must lie between 0 and {len(self.tokens) - 1}")
-        return "".join(self.tokens[token] for token in ids)
+        return "".join(map(self.tokens.__getitem__, ids))
 
     @staticmethod
     def _pattern(texts: set[str]) -> re.Pattern[str]:
@@ -206,15 +206,22 @@ class ToyEngine:
         """
         if not prompt:
             raise UsageError("the prompt is empty")
-        for index, token in enumerate(prompt):
-            if not 0 <= token < self.model.vocab_size:
-                raise UsageError(f"{self.name} does not know token {token} (index {index})")
+        index = self.first_unknown(prompt)
+        if index is not None:
+            raise UsageError(f"{self.name} does not know token {prompt[index]} (index {index})")
         if len(prompt) + generate > self.context_tokens:
             raise UsageError(
                 f"a prompt of {len(prompt)} tokens and an answer of {generate} do not fit the "
                 f"{self.context_tokens} tokens of {self.name}; the largest prompt that fits has "
                 f"{self.context_tokens - generate}"
             )
+
+    def first_unknown(self, prompt: Sequence[int]) -> int | None:
+        """Index of the first id that the model does not know; None when it knows all."""
+        size = self.model.vocab_size
+        if not prompt or 0 <= min(prompt) <= max(prompt) < size:
+            return None
+        return next(index for index, token in enumerate(prompt) if not 0 <= token < size)
 
     def start(self) -> Cache:
         """Return the cache of no tokens."""

@@ -115,7 +115,7 @@ class Faults:
     def strikes(self, fault: Chance, request: int) -> bool:
         """Whether a fault hits the completion request with this ordinal (from 0)."""
         chance: float = getattr(self, fault)
-        return self.active(request) and draw(self.seed, fault, request) < chance
+        return chance > 0 and self.active(request) and draw(self.seed, fault, request) < chance
 
     def active(self, request: int) -> bool:
         """Whether the faults have begun when ``request`` completions were asked before."""

@@ -48,8 +48,8 @@ def run(
     Raises:
         UsageError: there is no such toy model, or the address cannot be listened on.
     """
-    app = create_app(name, faults, throttle)
     with _listen(host, port) as listener:
+        app = create_app(name, faults, throttle)
         server = _Server(app)
         server.greeting = f"{app.state.desk.engine.name} (toy model) listens on {_url(listener)}\n"
         with contextlib.suppress(KeyboardInterrupt):

@@ -95,7 +95,7 @@ def read_prompts(engine: ToyEngine, prompt: object) -> list[tuple[int, ...]]:
     Raises:
         ApiError: the prompt is none of these, empty, unknown to the model, or too long.
     """
-    several = isinstance(prompt, list) and not any(_is_id(part) for part in prompt)
+    several = isinstance(prompt, list) and int not in set(map(type, prompt))
     prompts = prompt if isinstance(prompt, list) and several and prompt else [prompt]
     return [_checked_prompt(engine, one) for one in prompts]
 
@@ -123,18 +123,14 @@ def _json_type(value: object) -> str:
     return names.get(type(value), "object")
 
 
-def _is_id(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _checked_prompt(engine: ToyEngine, prompt: object) -> tuple[int, ...]:
     """Token ids of one prompt, refused in llama-server's words where it cannot be taken."""
     ids = _ids(engine, prompt)
     if not ids:
         raise ApiError(400, '"prompt" must not be empty')
-    unknown = [n for n, token in enumerate(ids) if not 0 <= token < engine.model.vocab_size]
-    if unknown:
-        raise ApiError(400, f"Prompt contains invalid tokens (the first at index {unknown[0]})")
+    unknown = engine.first_unknown(ids)
+    if unknown is not None:
+        raise ApiError(400, f"Prompt contains invalid tokens (the first at index {unknown})")
     limit = engine.context_tokens
     if len(ids) >= limit:
         raise ApiError(
@@ -150,13 +146,16 @@ def _checked_prompt(engine: ToyEngine, prompt: object) -> tuple[int, ...]:
 def _ids(engine: ToyEngine, prompt: Any) -> tuple[int, ...]:  # noqa: ANN401
     """Token ids of text, ids, or a list of both."""
     parts = prompt if isinstance(prompt, list) else [prompt]
-    if not all(isinstance(part, str) or _is_id(part) for part in parts) or _is_id(prompt):
+    kinds = set(map(type, parts))  # exact types: true is not a token
+    if not kinds <= {int, str} or type(prompt) is int:
         raise ApiError(
             400,
             '"prompt" elements must be a string, a list of tokens, or a list of mixed strings & '
             "tokens.",
         )
-    ids = [engine.words.bos] if parts and isinstance(parts[0], str) else []
+    if kinds <= {int}:
+        return tuple(parts)
+    ids = [engine.words.bos] if isinstance(parts[0], str) else []
     for part in parts:
         ids += engine.words.encode(part, special=True) if isinstance(part, str) else [part]
     return tuple(ids)
