@@ -237,8 +237,9 @@ def test_bad_requests(serve: Serve, body: object) -> None:
 def test_no_template(serve: Serve) -> None:
     for path in ("/apply-template", "/v1/chat/completions"):
         response = serve().post(path, json={"messages": []})
-        assert response.json()["error"]["type"] == "not_supported_error"
-        assert response.status_code == 501
+        assert response.json()["error"]["type"] == "not_found_error"
+        assert "no chat template" in response.json()["error"]["message"]
+        assert response.status_code == 404
 
 
 def test_clients_at_once_get_right_answers(serve: Serve) -> None:

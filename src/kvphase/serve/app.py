@@ -52,7 +52,12 @@ def build_app(
 ) -> Starlette:
     """The application over any engine; see `create_app`."""
     desk = Desk(engine, faults or Faults(), throttle)
-    handlers = {ApiError: _refuse, UsageError: _refuse_usage, HTTPException: _not_found}
+    handlers = {
+        ApiError: _refuse,
+        UsageError: _refuse_usage,
+        HTTPException: _not_found,
+        Exception: _fail,
+    }
     app = Starlette(
         routes=_routes(Api(desk)),
         middleware=[Middleware(Outage, desk=desk)],
@@ -127,7 +132,7 @@ class Api:
         """``POST /apply-template`` and chat completions: refused, toys have no template."""
         if "messages" not in await _read(request):
             raise ApiError(400, "'messages' is required")
-        raise ApiError(501, NO_TEMPLATE)
+        raise ApiError(404, NO_TEMPLATE)
 
     async def completion(self, request: Request) -> Response:
         """``POST /completion``."""
@@ -256,3 +261,8 @@ async def _refuse_usage(_: Request, error: UsageError) -> Response:
 async def _not_found(_: Request, error: HTTPException) -> Response:
     """A path or method that llama-server does not have either."""
     return wire.error(ApiError(404, "File Not Found"))
+
+
+async def _fail(_: Request, error: Exception) -> Response:
+    """A fault of ours: said to the client, since the server itself keeps quiet."""
+    return wire.error(ApiError(500, f"{type(error).__name__}: {error}"))

@@ -113,6 +113,7 @@ class _Server(uvicorn.Server):
                 lifespan="off",
                 ws="none",
                 log_config=None,
+                log_level="critical",  # a broken connection is nothing to report
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
