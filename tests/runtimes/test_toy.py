@@ -206,3 +206,11 @@ def test_description(runtime: ToyRuntime) -> None:
             return await opened.tokenize(["<s> cat", ""], special=True)
 
     assert asyncio.run(run()) == [WORDS.encode("<s> cat", special=True), []]
+
+
+def test_what_is_known_of_the_model(runtime: ToyRuntime, model: Lookup) -> None:
+    assert runtime.about.extra == {}
+    model.config["compressor"] = {"name": "chunked", "window": 8, "stride": 4}
+    assert runtime.about.extra["compression"] == "window 8, stride 4"
+    model.config["compressor"] = {"name": "none"}
+    assert runtime.about.extra["compression"] == "none: full attention"

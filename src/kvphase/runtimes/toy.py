@@ -270,7 +270,22 @@ class ToyRuntime:
         """What the model is; always marked as a toy."""
         name = self._engine.name
         build = f"kvphase {kvphase.__version__}"
-        return About(target=name, runtime="toy", build=build, model=name, toy=True)
+        return About(
+            target=name, runtime="toy", build=build, model=name, toy=True, extra=self._facts()
+        )
+
+    def _facts(self) -> dict[str, str]:
+        """What is known about the model itself."""
+        compressor = self._engine.model.config.get("compressor")
+        if compressor is None:
+            return {}
+        sizes = (
+            f"{name} {compressor[name]}" for name in ("window", "stride") if name in compressor
+        )
+        return {
+            "compression": ", ".join(sizes) or "none: full attention",
+            "parameters": f"{self._engine.parameters:,}",
+        }
 
     @property
     def limits(self) -> Limits:
