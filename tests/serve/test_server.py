@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 Serve = Callable[..., httpx2.Client]
 
 
+PROGRAM = """
+from kvphase.runtimes.toy import ToyEngine, ToyWords
+from kvphase.serve import run
+
+class Silent:
+    config, vocab_size, local_window, start = {}, 231, 16, object
+
+run(ToyEngine("silent", Silent(), ToyWords.load()))
+"""
+
+
 def test_unknown_toy() -> None:
     with pytest.raises(UsageError, match="no toy model called 'w0s0'"):
         create_app("toy:w0s0")
@@ -37,12 +48,11 @@ def test_address_in_use() -> None:
 
 
 def test_ctrl_c_ends_it_quietly() -> None:
-    code = "from kvphase.serve import run; run('toy:w8s4')"
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-c", PROGRAM]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stderr is not None
         line = process.stderr.readline().decode()
-        assert line.startswith("toy:w8s4 (toy model) listens on http://127.0.0.1:")
+        assert line.startswith("toy:silent (toy model) listens on http://127.0.0.1:")
         url = line.split()[-1]
         assert httpx2.get(f"{url}/health").json() == {"status": "ok"}
         process.send_signal(signal.SIGINT)

@@ -30,16 +30,16 @@ START_SECONDS = 30.0
 
 
 def run(
-    name: str,
+    toy: str | ToyEngine,
     host: str = "127.0.0.1",
     port: int = 0,
     faults: Faults | None = None,
     throttle: float | None = None,
 ) -> None:
-    """Serve ``toy:name`` until Ctrl-C; the address goes to stderr once it listens.
+    """Serve a toy model until Ctrl-C; its address goes to stderr once it listens.
 
     Args:
-        name: A shipped toy model, with or without ``toy:``.
+        toy: A shipped toy model's name, with or without ``toy:``, or an engine of one's own.
         host: Address to listen on.
         port: 0 takes a free one.
         faults: What goes wrong; nothing by default.
@@ -49,9 +49,8 @@ def run(
         UsageError: there is no such toy model, or the address cannot be listened on.
     """
     with _listen(host, port) as listener:
-        app = create_app(name, faults, throttle)
-        server = _Server(app)
-        server.greeting = f"{app.state.desk.engine.name} (toy model) listens on {_url(listener)}\n"
+        server = _Server(_app(toy, faults, throttle))
+        server.greeting = f"{server.model} (toy model) listens on {_url(listener)}\n"
         with contextlib.suppress(KeyboardInterrupt):
             server.run(sockets=[listener])
 
@@ -67,12 +66,7 @@ def serving(
         faults: What goes wrong; nothing by default.
         throttle: Prompt tokens evaluated per second at most; None as fast as it goes.
     """
-    app = (
-        create_app(toy, faults, throttle)
-        if isinstance(toy, str)
-        else build_app(toy, faults, throttle)
-    )
-    server = _Server(app)
+    server = _Server(_app(toy, faults, throttle))
     with _listen("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
@@ -84,6 +78,12 @@ def serving(
             thread.join(START_SECONDS)
 
 
+def _app(toy: str | ToyEngine, faults: Faults | None, throttle: float | None) -> Starlette:
+    if isinstance(toy, str):
+        return create_app(toy, faults, throttle)
+    return build_app(toy, faults, throttle)
+
+
 class _Server(uvicorn.Server):
     """A quiet server that says one line when it listens."""
 
@@ -91,6 +91,7 @@ class _Server(uvicorn.Server):
 
     def __init__(self, app: Starlette) -> None:
         desk = app.state.desk
+        self.model: str = desk.engine.name
 
         class Refusing(H11Protocol):
             """Closes the connection on whatever arrives, while that fault is on."""
