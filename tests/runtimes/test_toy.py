@@ -214,3 +214,25 @@ def test_what_is_known_of_the_model(runtime: ToyRuntime, model: Lookup) -> None:
     assert runtime.about.extra["compression"] == "window 8, stride 4"
     model.config["compressor"] = {"name": "none"}
     assert runtime.about.extra["compression"] == "none: full attention"
+
+
+@pytest.mark.parametrize("name", ["w8s4", "full"])
+def test_shipped_toys_answer_the_same_cached_and_cold(name: str) -> None:
+    toy = ToyRuntime.load(name)
+    facts = "".join(
+        f"{WORDS.tokens[key]}:{WORDS.tokens[value]};"
+        for key, value in zip(range(3, 27), WORDS.values, strict=False)
+    )
+    prefix = (WORDS.bos, *WORDS.encode(facts))
+    screen = [
+        replace(ask("", WORDS.tokens[value]), prefix=prefix, suffix=(key, 1))
+        for key, value in zip(range(3, 27, 4), WORDS.values[::4], strict=False)
+    ]
+    warm = answer(toy, *screen)
+    cold = answer(toy, *(replace(each, arm=Arm.COLD) for each in screen))
+    assert [reply.text for reply in warm] == [reply.text for reply in cold]
+    for one, other in zip(warm, cold, strict=True):
+        assert one.logprob == pytest.approx(other.logprob, abs=1e-4)
+        assert other.cached == 0
+    assert [reply.cached for reply in warm] == [0] + [97] * 5
+    assert set(toy.about.extra) == {"compression", "parameters"}
