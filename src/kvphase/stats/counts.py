@@ -72,7 +72,7 @@ def measure_counts(
     )
     total = int(series.weight.sum())
     mean = float(series.outcome.sum()) / total if total else 0.0
-    smallest = mde_pp(series, finding.test.tested, alpha)
+    smallest = mde_pp(series, divisors(size), alpha)
     raw = raw_pp(points)
     replicates = finding.replication is not None and finding.replication <= REPLICATION
     seen = Evidence(
@@ -84,7 +84,8 @@ def measure_counts(
         p_value=finding.test.p_value,
         period=finding.period,
         replicates=replicates,
-        gap_pp=raw,
+        gap=f"{raw:.1f}",
+        periods=tuple(p for p in finding.test.tested if p < size),
         mde_pp=smallest,
         more="answers",
     )
@@ -132,10 +133,14 @@ def _series(residue: Sequence[int], n: Sequence[int], correct: Sequence[int]) ->
     return counted(*columns)
 
 
+def divisors(size: int) -> list[int]:
+    """Divisors of ``size`` from 2 up, ``size`` included."""
+    return [p for p in range(2, size + 1) if size % p == 0]
+
+
 def _find(series: Series, size: int, alpha: float, rng: np.random.Generator) -> _Finding:
     """Test the divisors of M, and M itself as "any difference at all"."""
-    divisors = [p for p in range(2, size + 1) if size % p == 0]
-    test = detect(series, divisors, rng)
+    test = detect(series, divisors(size), rng)
     if test.p_value is None or test.p_value > alpha or not test.tested:
         return _Finding(test)
     resolvable = [i for i, p in enumerate(test.tested) if p < size]
@@ -157,7 +162,7 @@ def _unresolved(seen: Evidence, size: int) -> Decision:
     return Decision(
         "inconclusive",
         f"Accuracy differs between the {size} residues (p = {seen.p_value:.2g}, gap "
-        f"{seen.gap_pp:.1f} points), but no shorter period explains it and one cycle cannot show "
+        f"{seen.gap} points), but no shorter period explains it and one cycle cannot show "
         "that a pattern repeats.",
         f"sweep two cycles: counts by position modulo {2 * size}",
     )

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from kvphase.types import VerdictName
 
 LOWEST_MEAN, HIGHEST_MEAN = 0.03, 0.97
+FEWEST_ANSWERS = 20
+"""Below this nothing is said about the mean: three right answers are not "too easy"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +27,11 @@ class Evidence:
     p_value: float | None
     period: int | None
     replicates: bool
-    gap_pp: float
-    """The gap to speak of in the reason."""
+    gap: str
+    """The gap to speak of, in points."""
     mde_pp: float | None
-    untested: str = ""
-    """Why no period could be tested, when none could."""
+    periods: tuple[int, ...] = ()
+    """Periods that were tested."""
     more: str = "questions"
     """What to collect more of."""
 
@@ -56,13 +58,13 @@ def decide(seen: Evidence) -> Decision:
         return Decision("inconclusive", "There are no finished answers.", "any answers at all")
     if seen.p_value is not None and seen.p_value <= seen.alpha:
         return _significant(seen)
-    if not LOWEST_MEAN <= seen.mean <= HIGHEST_MEAN:
+    if seen.n >= FEWEST_ANSWERS and not LOWEST_MEAN <= seen.mean <= HIGHEST_MEAN:
         return _saturated(seen)
     if seen.mde_pp is not None and seen.mde_pp <= seen.detect_pp:
         return Decision(
             "not-detected",
-            f"No period was found (p = {seen.p_value:.2g}) in {seen.n:,} answers, which would have "
-            f"shown a gap of {seen.mde_pp:.1f} points or more.",
+            f"No period among {spelled(seen.periods)} was found (p = {seen.p_value:.2g}) in "
+            f"{seen.n:,} answers; a gap of {seen.mde_pp:.1f} points or more would have been.",
         )
     return _inconclusive(seen)
 
@@ -72,7 +74,7 @@ def _significant(seen: Evidence) -> Decision:
         return Decision(
             "phase-sensitive",
             f"Accuracy depends on position modulo {seen.period} (p = {seen.p_value:.2g}), the same "
-            f"way in even and odd cycles; the gap is {seen.gap_pp:.1f} points.",
+            f"way in even and odd cycles; the gap is {seen.gap} points.",
         )
     return Decision(
         "aperiodic",
@@ -97,7 +99,8 @@ def _inconclusive(seen: Evidence) -> Decision:
     if seen.mde_pp is None:
         return Decision(
             "inconclusive",
-            seen.untested or "No period could be tested.",
+            f"The answers (n = {seen.n:,}) do not cover two full cycles of every period in question "
+            "with both right and wrong ones.",
             "positions over two full cycles of a period, with several answers at each residue",
         )
     more = more_needed(seen.n, seen.mde_pp, seen.detect_pp)
@@ -107,6 +110,18 @@ def _inconclusive(seen: Evidence) -> Decision:
         f"only a gap of {seen.mde_pp:.1f} points or more, and {seen.detect_pp:g} are asked for.",
         f"about {more:,} more {seen.more}",
     )
+
+
+def spelled(periods: tuple[int, ...]) -> str:
+    """Periods with runs of three and more shortened: ``2-16, 24, 32``."""
+    runs: list[list[int]] = []
+    for period in sorted(periods):
+        if runs and period == runs[-1][-1] + 1:
+            runs[-1].append(period)
+        else:
+            runs.append([period])
+    parts = [f"{r[0]}-{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs]
+    return ", ".join(parts)
 
 
 def more_needed(n: int, mde_pp: float, detect_pp: float) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy as np
 from kvphase.stats import audit as audits
 from kvphase.stats.curve import curve, extremes
 from kvphase.stats.decision import Evidence, decide
-from kvphase.stats.gap import Crossfit, crossfit, null_pp, raw_pp
+from kvphase.stats.gap import crossfit, null_pp, raw_pp
+from kvphase.stats.notes import notes
 from kvphase.stats.period import REPLICATION, Detection, detect, name_period, replication_p
 from kvphase.stats.power import mde_pp
 from kvphase.stats.series import (
@@ -74,30 +75,28 @@ def measure(
     """
     screen = answers.where(answers.arm == Arm.SCREEN.value)
     done = screen.where(screen.correct >= 0)
-    found_audit = audits.audit(answers)
     rng = np.random.default_rng([seed, 0x6B7670])
-    series, candidates = _series(done, kind, modulus)
+    series, candidates, shared = _series(done, kind, modulus)
     finding = _find(series, candidates, alpha, rng)
-    points = curve(screen, modulus)
+    points = curve(done, modulus)
+    gap = _gap(done, kind, finding.period or modulus, modulus, raw_pp(points), rng)
+    gap = replace(gap, null_pp=null_pp(series, modulus, rng))
     worst, best = extremes(points)
-    mean = float(done.correct.mean()) if len(done) else 0.0
-    fitted, over = _crossfit(done, kind, finding.period or modulus, modulus, rng)
-    smallest = mde_pp(series, finding.test.tested, alpha)
-    raw = raw_pp(points)
-    decision = decide(
-        Evidence(
-            unreliable=audits.failed(found_audit),
-            n=len(done),
-            mean=mean,
-            alpha=alpha,
-            detect_pp=detect_pp,
-            p_value=finding.test.p_value,
-            period=finding.period,
-            replicates=finding.replicates,
-            gap_pp=raw,
-            mde_pp=smallest,
-        )
+    checked = audits.audit(answers)
+    seen = Evidence(
+        unreliable=audits.failed(checked),
+        n=len(done),
+        mean=float(done.correct.mean()) if len(done) else 0.0,
+        alpha=alpha,
+        detect_pp=detect_pp,
+        p_value=finding.test.p_value,
+        period=finding.period,
+        replicates=finding.replicates,
+        gap=_spoken(gap),
+        mde_pp=mde_pp(series, candidates, alpha) if len(points) > 1 else None,
+        periods=finding.test.tested,
     )
+    decision = decide(seen)
     return Verdict(
         verdict=decision.verdict,
         reason=decision.reason,
@@ -106,33 +105,27 @@ def measure(
         alpha=alpha,
         modulus=modulus,
         period=finding.period if finding.replicates else None,
-        p_value=finding.test.p_value,
-        gap=Gap(
-            raw_pp=raw,
-            null_pp=null_pp(series, modulus, rng),
-            crossfit_pp=fitted.pp if fitted else None,
-            ci95=fitted.ci95 if fitted else None,
-            over=over if fitted else None,
-        ),
-        mean=mean,
+        p_value=seen.p_value,
+        gap=gap,
+        mean=seen.mean,
         worst=worst,
         best=best,
-        mde_pp=smallest,
+        mde_pp=seen.mde_pp,
         curve=points,
-        audit=found_audit,
+        audit=checked,
         n=len(done),
         contexts=len(np.unique(done.context)),
-        notes=(),
+        notes=notes(screen, kind=kind, modulus=modulus, shared=shared, alpha=alpha, rng=rng),
     )
 
 
-def _series(done: Answers, kind: DesignKind, modulus: int) -> tuple[Series, tuple[int, ...]]:
-    """Rows and candidate periods of a design."""
+def _series(done: Answers, kind: DesignKind, modulus: int) -> tuple[Series, tuple[int, ...], int]:
+    """Rows, candidate periods, and the modulus that the design can resolve."""
     if kind == "prefix":
         series, shared = per_prefill(done, modulus)
-        return series, sweep_candidates(series, shared)
+        return series, sweep_candidates(series, shared), shared
     series = per_answer(done)
-    return series, screen_candidates(series)
+    return series, screen_candidates(series), modulus
 
 
 def _find(
@@ -146,12 +139,28 @@ def _find(
     return _Finding(test, period, replication_p(series, period, rng) <= REPLICATION)
 
 
-def _crossfit(
-    done: Answers, kind: DesignKind, fold: int, modulus: int, rng: np.random.Generator
-) -> tuple[Crossfit | None, str]:
-    """The cross-fitted gap and what its interval is taken over."""
+def _gap(
+    done: Answers,
+    kind: DesignKind,
+    fold: int,
+    modulus: int,
+    raw: float,
+    rng: np.random.Generator,
+) -> Gap:
+    """The raw gap and the cross-fitted one, folded by the period."""
     cluster, over = _clusters(done, kind, modulus)
-    return crossfit(done.correct.astype(np.float64), done.position % fold, cluster, rng), over
+    fitted = crossfit(done.correct.astype(np.float64), done.position % fold, cluster, rng)
+    if fitted is None:
+        return Gap(raw_pp=raw, null_pp=0.0)
+    return Gap(raw_pp=raw, null_pp=0.0, crossfit_pp=fitted.pp, ci95=fitted.ci95, over=over)
+
+
+def _spoken(gap: Gap) -> str:
+    """The gap for a sentence: cross-fitted where it can be, else raw."""
+    if gap.crossfit_pp is None or gap.ci95 is None:
+        return f"{gap.raw_pp:.1f} (raw)"
+    low, high = gap.ci95
+    return f"{gap.crossfit_pp:.1f} [{low:.1f}, {high:.1f}]"
 
 
 def _clusters(done: Answers, kind: DesignKind, modulus: int) -> tuple[NDArray[np.int64], str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvphase.stats.permute import p_value, projector
+from kvphase.stats.permute import TIE, p_value, projector
 from kvphase.stats.score import Scores, centred, coarse_cells, indicators, scores, variance_of_one
 from kvphase.stats.series import Series, cells
 
@@ -21,8 +21,12 @@ DOWN = 0.01
 UP = 0.002
 """A multiple that was not the best replaces it only below this, divided among all multiples."""
 REPLICATION = 0.05
-"""Largest p value of the test that one half of the cycles repeats the other."""
-TIE = 1e-9
+"""Largest p value of the test that one half of the cycles repeats the other.
+
+Worked out for normal scores with 1 to 127 degrees of freedom: of truly periodic effects that the
+overall test finds every second time, 4 to 6% fail; an effect that lives in one half only passes
+about one time in ten.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +151,8 @@ def _agreement_p(
     weights = own.columns @ model.profile
     draw = projector(series, cells(series.stratum, half), weights[:, None], rng)
     observed = float(weights @ series.outcome)
-    slack = TIE * float(np.abs(weights).max(initial=0.0)) * len(series)
-    return p_value(lambda size: draw(size)[:, 0] >= observed - slack, most=1_999, enough=EXCEED)
-
-
-EXCEED = 100
+    slack = TIE * float(np.abs(weights * series.outcome).sum())
+    return p_value(lambda size: draw(size)[:, 0] >= observed - slack, most=1_999, enough=200)
 
 
 def _smallest_p_value(

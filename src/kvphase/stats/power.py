@@ -21,27 +21,28 @@ LARGEST_PERIOD = 8
 """The statement covers single weak slots of periods up to this."""
 
 
-def mde_pp(series: Series, tested: Sequence[int], alpha: float) -> float | None:
+def mde_pp(series: Series, candidates: Sequence[int], alpha: float) -> float | None:
     """Smallest gap, in percentage points, found with 95% power: worst single slot over p <= 8.
 
     One slot of one period lies d below all others. The score statistic is then noncentral
     chi-square with noncentrality d^2 (Ce)' V^- (Ce), where C is the centred crossproduct of the
     residue indicators and e marks the slot: the run's own positions, blocks and mean enter, and
     the least favourable slot and period count. Its critical value is that of a chi-square p value
-    of alpha / (number of periods tested): by Bonferroni's inequality the quantile of the smallest
+    of alpha / (number of candidates): by Bonferroni's inequality the quantile of the smallest
     p value over candidates is not below it, so the statement errs towards the larger gap. With
     few prefills the noncentral F distribution takes the place of the chi-square.
 
     Returns:
-        None where no period up to 8 was tested or the outcomes do not vary.
+        None where no period up to 8 is a candidate, some residue of one has no answers (its
+        weakness could not be seen at all), or the outcomes do not vary.
     """
-    periods = [p for p in tested if p <= LARGEST_PERIOD]
+    periods = [p for p in candidates if p <= LARGEST_PERIOD]
     worst = 0.0
     for period in periods:
         strength, rank = _weakest_slot(series, period)
         if strength <= 0.0:
             return None
-        worst = max(worst, math.sqrt(_needed(series, rank, alpha / len(tested)) / strength))
+        worst = max(worst, math.sqrt(_needed(series, rank, alpha / len(candidates)) / strength))
     return min(100.0 * worst, 100.0) if periods else None
 
 

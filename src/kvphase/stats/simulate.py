@@ -145,9 +145,10 @@ def by_context(layout: Layout, rng: np.random.Generator) -> NDArray[np.float64]:
 
 
 def in_runs(layout: Layout, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Neighbouring records fail together: stretches of some forty tokens are forgotten."""
-    forgotten = rng.random(int(layout.position.max()) // 40 + 1) < 0.2
-    return np.where(forgotten[layout.position // 40], 0.3, 0.85)
+    """Neighbouring records of a context fail together: some forty tokens are forgotten at once."""
+    stretch = layout.position // 40
+    forgotten = rng.random((int(layout.context.max()) + 1, int(stretch.max()) + 1)) < 0.2
+    return np.where(forgotten[layout.context, stretch], 0.3, 0.85)
 
 
 def drifting(layout: Layout, _: np.random.Generator) -> NDArray[np.float64]:
