@@ -239,10 +239,15 @@ def _token(value: object) -> int:
     return value
 
 
+def _no_number(text: str) -> None:
+    """Refuse what Python reads as a number and JSON does not have."""
+    raise ValueError(f"{text} is not JSON")
+
+
 async def _read(request: Request) -> dict[str, Any]:
     """The request's JSON object."""
     try:
-        body: Any = json.loads(await request.body())
+        body: Any = json.loads(await request.body(), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"parse error: {error}") from error
     if not isinstance(body, dict):

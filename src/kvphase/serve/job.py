@@ -163,7 +163,7 @@ class Desk:
     def _add(self, job: Job, token: int, scores: Scores, ending: Ending) -> str:
         """Add an answer token, decide whether it was the last, and return the text it releases."""
         job.tokens.append(token)
-        if job.settings.n_probs:
+        if job.settings.n_probs > 0:
             job.entries.append(self._entry(token, scores, job.settings.n_probs))
         text = ending.release(self.engine.words.tokens[token])
         full = len(job.prompt) + len(job.tokens) >= self.engine.context_tokens

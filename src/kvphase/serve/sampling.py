@@ -56,7 +56,8 @@ def _min_p(logits: NDArray[np.float64], settings: Settings) -> NDArray[np.float6
 
 
 def _temperature(logits: NDArray[np.float64], settings: Settings) -> NDArray[np.float64]:
-    return logits / settings.temperature
+    with np.errstate(over="ignore"):  # near 0 all but the best become impossible
+        return logits / settings.temperature
 
 
 _STEPS: dict[str, Callable[[NDArray[np.float64], Settings], NDArray[np.float64]]] = {

@@ -36,6 +36,8 @@ NEUTRAL: dict[str, Any] = {
 }
 """What llama-server or its OpenAI form knows and the toys do not, with the value that is off."""
 
+LARGEST = 2.0**63
+"""Numbers beyond this (1e999 is read as infinity) are refused."""
 _KINDS = {
     "int": ((int, float), "number"),
     "float": ((int, float), "number"),
@@ -105,6 +107,8 @@ def _checked(name: str, kind: str, value: Any) -> Any:  # noqa: ANN401 - as read
     types, label = _KINDS[kind]
     if type(value) not in types:
         raise ApiError(400, f"Field '{name}': type must be {label}, but is {_json_type(value)}")
+    if isinstance(value, float) and abs(value) > LARGEST:
+        raise ApiError(400, f"Field '{name}': number out of range")
     if kind == "int":
         return int(value)
     return value if kind != "tuple[str, ...]" else _texts(name, value)

@@ -229,7 +229,8 @@ def build() -> str:
 
 
 def _dump(content: object) -> bytes:
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="replace")  # half a surrogate pair, echoed from the request
 
 
 def _settings(job: Job | None = None) -> Json:
@@ -279,6 +280,6 @@ def _progress(job: Job, processed: int) -> Json:
 
 def _probabilities(job: Job, places: range) -> Json:
     """Scores of the answer tokens at ``places``, where the request asked for any."""
-    if not job.settings.n_probs or not places:
+    if job.settings.n_probs <= 0 or not places:
         return {}
     return {"completion_probabilities": [job.entries[place] for place in places]}
