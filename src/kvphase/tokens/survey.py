@@ -145,10 +145,18 @@ async def _sample(
     ]
     votes = Counter((line[1], line[3]) for _, line in records)
     for text, line in records:
-        if votes[line[1], line[3]] > 1:
-            key, separator, value, terminator = map(Word, line, text)
-            return key, separator, value, terminator
+        key, separator, value, terminator = map(Word, line, text)
+        record = key, separator, value, terminator
+        if votes[line[1], line[3]] > 1 and await _stands(tokenize, record):
+            return record
     return None
+
+
+async def _stands(tokenize: Tokenize, record: Sequence[Word]) -> bool:
+    """Whether each id spells its own text: four tokens may also be cut at other places."""
+    texts = [word.text for word in (record[3], *record)]
+    ids = await tokenize(["".join(texts[: end + 1]) for end in range(1, len(texts))])
+    return [line[-1] for line in ids] == [word.id for word in record]
 
 
 def _collect(
