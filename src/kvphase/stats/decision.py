@@ -99,8 +99,8 @@ def _inconclusive(seen: Evidence) -> Decision:
     if seen.mde_pp is None:
         return Decision(
             "inconclusive",
-            f"The answers (n = {seen.n:,}) do not cover two full cycles of every period in question "
-            "with both right and wrong ones.",
+            f"The answers (n = {seen.n:,}) do not cover two full cycles of each period with "
+            "right and wrong ones among them.",
             "positions over two full cycles of a period, with several answers at each residue",
         )
     more = more_needed(seen.n, seen.mde_pp, seen.detect_pp)

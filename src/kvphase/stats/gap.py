@@ -69,8 +69,10 @@ def crossfit(
     The clusters are split in two at random. The best and the worst phase are named on one half
     and their difference measured on the other; both ways are averaged. Each half's difference is a
     ratio estimate whose variance comes from its clusters' residuals (linearised, with the J / (J-1)
-    correction); the halves are independent, so the variance of the average is a quarter of the
-    sum. Nothing is resampled across the split.
+    correction). Where both halves name the same phases, the two differences come from separate
+    data and their variances add. Where they do not, the two are as good as one: without an effect
+    both are large exactly when the halves happen to resemble each other, so they count as fully
+    correlated. Nothing is resampled across the split.
 
     Args:
         correct: 0 or 1, shape (n,).
@@ -87,35 +89,55 @@ def crossfit(
     if len(names) < FEWEST_CLUSTERS:
         return None
     first = np.isin(cluster, names[: len(names) // 2])
-    estimates, variances = [], []
+    ways = []
     for naming in (first, ~first):
-        measured = _measured(correct, phase, cluster, naming)
-        if measured is None:
+        best, worst = _named(correct[naming], phase[naming])
+        way = _measured(correct[~naming], phase[~naming], cluster[~naming], best, worst)
+        if way is None:
             return None
-        estimates.append(measured[0])
-        variances.append(measured[1])
-    centre = float(np.mean(estimates))
-    half = float(special.stdtrit(len(names) - 2, 0.975)) * math.sqrt(sum(variances)) / 2
+        ways.append(way)
+    centre = (ways[0].difference + ways[1].difference) / 2
+    agree = (ways[0].best, ways[0].worst) == (ways[1].best, ways[1].worst)
+    errors = ways[0].error, ways[1].error
+    error = math.hypot(*errors) / 2 if agree else sum(errors) / 2
+    half = float(special.stdtrit(len(names) - 2, 0.975)) * error
     return Crossfit(100 * centre, (100 * (centre - half), 100 * (centre + half)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What one half says of the phases that the other half named."""
+
+    best: int
+    worst: int
+    difference: float
+    error: float
+    """Standard error over clusters."""
+
+
+def _named(correct: NDArray[np.float64], phase: NDArray[np.int64]) -> tuple[int, int]:
+    """The best and the worst phase."""
+    labels = np.unique(phase)
+    accuracy = [correct[phase == label].mean() for label in labels]
+    return int(labels[int(np.argmax(accuracy))]), int(labels[int(np.argmin(accuracy))])
 
 
 def _measured(
     correct: NDArray[np.float64],
     phase: NDArray[np.int64],
     cluster: NDArray[np.int64],
-    naming: NDArray[np.bool_],
-) -> tuple[float, float] | None:
-    """Difference of the phases named where ``naming`` holds, and its variance, on the rest."""
-    labels = np.unique(phase[naming])
-    accuracy = [correct[naming & (phase == label)].mean() for label in labels]
-    best, worst = labels[int(np.argmax(accuracy))], labels[int(np.argmin(accuracy))]
-    high, low = ~naming & (phase == best), ~naming & (phase == worst)
+    best: int,
+    worst: int,
+) -> _Way | None:
+    """Difference of two given phases; None if one of them has no answers."""
+    high, low = phase == best, phase == worst
     if not high.any() or not low.any():
         return None
     influence = np.zeros(len(correct))
     influence[high] += (correct[high] - correct[high].mean()) / high.sum()
     influence[low] -= (correct[low] - correct[low].mean()) / low.sum()
-    _, label = np.unique(cluster[~naming], return_inverse=True)
-    sums = np.bincount(label.reshape(-1), weights=influence[~naming])
+    _, label = np.unique(cluster, return_inverse=True)
+    sums = np.bincount(label.reshape(-1), weights=influence)
     variance = float(np.square(sums).sum()) * len(sums) / (len(sums) - 1)
-    return float(correct[high].mean() - correct[low].mean()), variance
+    difference = float(correct[high].mean() - correct[low].mean())
+    return _Way(best, worst, difference, math.sqrt(variance))

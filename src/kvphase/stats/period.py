@@ -12,13 +12,13 @@ from kvphase.stats.score import Scores, centred, coarse_cells, indicators, score
 from kvphase.stats.series import Series, cells
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
 DOWN = 0.01
 """A multiple is kept only if what it adds to its divisor has a p value of at most this."""
-UP = 0.002
+UP = 0.005
 """A multiple that was not the best replaces it only below this, divided among all multiples."""
 REPLICATION = 0.05
 """Largest p value of the test that one half of the cycles repeats the other.
@@ -68,16 +68,28 @@ def name_period(series: Series, found: Detection, rng: np.random.Generator) -> i
     """
     log_p = dict(zip(found.tested, found.log_p, strict=True))
     period = min(log_p, key=lambda p: (log_p[p], p))
-    while True:
-        divisors = [d for d in log_p if d < period and period % d == 0]
-        enough = [d for d in divisors if added_p(series, period, d, rng, enough=20) > DOWN]
-        if not enough:
-            break
+    while enough := _sufficient_divisors(series, period, log_p, rng):
         period = min(enough, key=lambda p: (log_p[p], p))
-    multiples = [q for q in log_p if q > period and q % period == 0]
+    while strong := _needed_multiples(series, period, log_p, rng):
+        period = min(strong, key=lambda q: (strong[q], q))
+    return period
+
+
+def _sufficient_divisors(
+    series: Series, period: int, tested: Iterable[int], rng: np.random.Generator
+) -> list[int]:
+    """Divisors of ``period`` to which it adds nothing significant."""
+    divisors = [d for d in tested if d < period and period % d == 0]
+    return [d for d in divisors if added_p(series, period, d, rng, enough=20) > DOWN]
+
+
+def _needed_multiples(
+    series: Series, period: int, tested: Iterable[int], rng: np.random.Generator
+) -> dict[int, float]:
+    """Multiples of ``period`` that add something to it on strong evidence, with its p value."""
+    multiples = [q for q in tested if q > period and q % period == 0]
     added = {q: added_p(series, q, period, rng, enough=10) for q in multiples}
-    strong = [q for q in multiples if added[q] <= UP / len(multiples)]
-    return min(strong, key=lambda q: (added[q], q)) if strong else period
+    return {q: p for q, p in added.items() if p <= UP / len(multiples)}
 
 
 def added_p(
