@@ -41,7 +41,7 @@ def byte_level(lines: list[str], size: int, *, cut: bool = True) -> Tokenizer:
 
 def prefix_space(lines: list[str], size: int) -> Tokenizer:
     """A space before every text, as SentencePiece does, and BOS by the file's own rules."""
-    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=False))
+    tokenizer = Tokenizer(models.BPE(unk_token=SPECIAL[0]))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(prepend_scheme="always"), pre_tokenizers.Punctuation()]
     )

@@ -32,6 +32,7 @@ class Reader:
     about: About = field(default_factory=lambda: About("reader", "reader"))
 
     async def tokenize(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:
+        """As the file says, but for the merge."""
         lines = await self.tokenizer.tokenize(texts, special=special)
         return [self._merged(line) for line in lines]
 
@@ -42,9 +43,11 @@ class Reader:
         return ids
 
     async def template(self) -> Template:
+        """Not used."""
         raise NotImplementedError
 
     async def complete(self, ask: Ask) -> Reply:
+        """Not used."""
         raise NotImplementedError
 
 

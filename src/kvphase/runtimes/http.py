@@ -54,6 +54,8 @@ def new_client(
         url = httpx2.URL(address)
     except httpx2.InvalidURL as error:
         raise UsageError(f"{address!r} is not an address: {error}") from error
+    if not url.host or not 0 < (url.port or 80) < 65536:
+        raise UsageError(f"{address!r} is not an address with a host and a port below 65536")
     key = os.environ.get(KEY_VARIABLE)
     # Reading all certificates takes longer than a question, and plain HTTP never looks at one.
     plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.scheme == "http" else True
