@@ -51,3 +51,18 @@ def test_a_residue_that_never_occurs_leaves_no_limit() -> None:
     even = answers.where(answers.position % 2 == 0)
     assert mde_pp(per_answer(even), (2, 3, 4), 0.005) is None
     assert mde_pp(per_answer(answers), (), 0.005) is None
+
+
+@pytest.mark.parametrize(
+    ("gap", "records", "least"), [(0.40, 96, 19), (0.15, 900, 18)], ids=["40pp", "15pp"]
+)
+def test_period_four_is_found(gap: float, records: int, least: int) -> None:
+    found = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        truth = periodic(0.7, [gap, 0.75 * gap, 0.75 * gap, 0.0])
+        series = per_answer(answer(insequence(rng, records=records), truth, rng))
+        prepared = scores(series, screen_candidates(series))
+        log_p = prepared.log_p(series.outcome[None, :] @ prepared.matrix)
+        found += log_p.min() <= np.log(0.005 / len(prepared.periods))
+    assert found >= least
