@@ -130,7 +130,12 @@ class Lookups:
         return [key, self.vocabulary.separator, value, self.vocabulary.terminator]
 
     def context(
-        self, rng: np.random.Generator, records: int, design: Design, offsets: int = OFFSETS
+        self,
+        rng: np.random.Generator,
+        records: int,
+        design: Design,
+        offsets: int = OFFSETS,
+        pool: int | None = None,
     ) -> Context:
         """Draw a context.
 
@@ -139,14 +144,15 @@ class Lookups:
             records: Number of records.
             design: Where the fillers stand.
             offsets: The start offset and the complement are uniform below this.
+            pool: Draw from the first ``pool`` keys and values only; ``None`` from all.
 
         Raises:
             ValueError: If there are not that many distinct keys and values.
         """
         if not 1 <= records <= self.max_records:
             raise ValueError(f"{records} records do not fit: 1 to {self.max_records} do")
-        keys = rng.choice(self.vocabulary.keys, records, replace=False)
-        values = rng.choice(self.vocabulary.values, records, replace=False)
+        keys = rng.choice(self.vocabulary.keys[:pool], records, replace=False)
+        values = rng.choice(self.vocabulary.values[:pool], records, replace=False)
         offset = int(rng.integers(offsets))
         spacers = rng.integers(SPACERS, size=records) * (design == "insequence")
         ids = [self.vocabulary.bos, *self.filler(rng, offset)]
@@ -170,8 +176,8 @@ class Lookups:
     def batch(self, rng: np.random.Generator, records: int, tokens: int, questions: int) -> Batch:
         """Draw sequences that each end in ``questions`` questions with their answers.
 
-        There are as many as make up about ``tokens`` tokens. The questions run through random
-        orders of all records, so the first few serve as demonstrations for the later ones.
+        There are as many as make up about ``tokens`` tokens. Every question is
+        drawn anew, so that the answers given so far say nothing about the next one.
         """
         sequences: list[list[int]] = []
         columns: list[NDArray[np.int64]] = []
@@ -180,11 +186,11 @@ class Lookups:
         offsets = SHORT if rng.random() < self.short_share else OFFSETS
         expected = offsets + records * (RECORD + SPACERS // 2) + RECORD * questions
         size = max(1, tokens // expected)
+        pool = 2 * records**2  # a few words are matched long before many are
         for _ in range(size):
             design: Design = "prefix" if rng.random() < self.prefix_share else "insequence"
-            context = self.context(rng, records, design, offsets)
-            rounds = -(-questions // records)
-            order = np.concatenate([rng.permutation(records) for _ in range(rounds)])[:questions]
+            context = self.context(rng, records, design, offsets, pool)
+            order = rng.integers(records, size=questions)
             columns.append(len(context.ids) + RECORD * np.arange(questions) + 1)
             answers.append(context.values[order])
             targets.append(context.positions[order])

@@ -2,29 +2,23 @@
 
 Every question stands alone right after four demonstrations and is answered from a fork of the
 context's prefix cache. Demonstrated records are not asked, nor any that the question's local
-window still reaches. As a command it writes the numbers that ship with a model:
-``python -m kvphase.lab.evaluate MODEL.npz --records 32``.
+window still reaches.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from kvphase.lab.data import Context, Design, Lookups, load_vocabulary
-from kvphase.runtimes.toy_model import ToyModel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-__all__ = ["Results", "evaluate", "main", "summarise"]
+    from kvphase.runtimes.toy_model import ToyModel
+
+__all__ = ["Results", "evaluate", "summarise"]
 
 DEMONSTRATIONS = 4
 
@@ -87,23 +81,3 @@ def summarise(results: Results, modulus: int = 8) -> dict[str, Any]:
         f"by_residue_mod_{modulus}": np.round(accuracy, 4).tolist(),
         "asked": asked.tolist(),
     }
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m kvphase.lab.evaluate", description=__doc__)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--records", type=int, required=True)
-    parser.add_argument("--contexts", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1_000_000)
-    args = parser.parse_args(argv)
-    model = ToyModel.load(args.model)
-    for design in get_args(Design):
-        results = evaluate(model, args.records, design, args.contexts, args.seed)
-        line = {"design": design, "records": args.records, "contexts": args.contexts}
-        sys.stdout.write(json.dumps({**line, "seed": args.seed, **summarise(results)}) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

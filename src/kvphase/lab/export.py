@@ -3,23 +3,35 @@
 The file holds the weights as fp16 under their torch names and two JSON strings: ``config`` (the
 model's settings) and ``training`` (those of its training). Nothing in it is pickled, so
 ``numpy.load(..., allow_pickle=False)`` reads it.
+
+As a command it also measures the model and writes a record beside it:
+``python -m kvphase.lab.export runs/w8s4/checkpoint.pt w8s4.npz --records 32``.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from kvphase.lab.evaluate import evaluate, summarise
+from kvphase.lab.train import load_checkpoint
 from kvphase.lab.transformer import Decoder, ModelConfig
+from kvphase.runtimes.toy_model import ToyModel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["export", "load_exported"]
+    from kvphase.lab.data import Design
+
+__all__ = ["export", "load_exported", "main", "record"]
+
+DESIGNS: tuple[Design, ...] = ("insequence", "prefix")
 
 
 def export(model: Decoder, path: Path, training: Mapping[str, Any] | None = None) -> None:
@@ -52,3 +64,52 @@ def load_exported(path: Path) -> Decoder:
         names = model.state_dict().keys()
         model.load_state_dict({name: torch.from_numpy(file[name]).float() for name in names})
     return model
+
+
+def record(path: Path, records: int, contexts: int, seed: int) -> dict[str, Any]:
+    """Return what ships beside a model: its settings, its training and its accuracy.
+
+    Args:
+        path: An exported model.
+        records: Records per context.
+        contexts: Fresh contexts per design; each asks all records not demonstrated.
+        seed: Seed of the contexts.
+    """
+    model = ToyModel.load(path)
+    with np.load(path, allow_pickle=False) as file:
+        training = json.loads(str(file["training"]))
+    results = {
+        design: {
+            "contexts": contexts,
+            "seed": seed,
+            **summarise(evaluate(model, records, design, contexts, seed)),
+        }
+        for design in DESIGNS
+    }
+    return {
+        "model": path.stem,
+        "records": records,
+        "results": results,
+        "training": training,
+        "config": model.config,
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m kvphase.lab.export", description=__doc__)
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("out", type=Path, help="the .npz to write; the record goes beside it")
+    parser.add_argument("--records", type=int, required=True, help="records per context")
+    parser.add_argument("--contexts", type=int, default=300, help="contexts per design")
+    parser.add_argument("--seed", type=int, default=1_000_000, help="seed of the contexts")
+    args = parser.parse_args(argv)
+    model, training = load_checkpoint(args.checkpoint)
+    export(model, args.out, training)
+    found = record(args.out, args.records, args.contexts, args.seed)
+    args.out.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -44,14 +44,14 @@ class TrainConfig:
     tokens: int = 2000
     """Tokens in a batch, roughly: short contexts come in larger batches."""
     questions: int = 24
-    """Most questions at the end of a training sequence: four more than it has records, so that
-    about every record is asked once. The loss is on their answers."""
+    """Most questions at the end of a training sequence; a context of few records has four more
+    than records. The loss is on their answers."""
     lr: float = 3e-3
     warmup: int = 200
     decay: float = 0.3
     """Fraction of the steps, at the end, over which the learning rate falls to zero."""
     weight_decay: float = 0.01
-    levels: tuple[int, ...] = (2, 4, 8, 12, 16)
+    levels: tuple[int, ...] = (4, 8, 12, 16)
     """Records per context, from the first level to the last."""
     pass_mark: float = 0.7
     """Mean accuracy over ``patience`` batches of a level that opens the next one."""

@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Attention", "Decoder", "ModelConfig", "attention_mask", "rotate"]
 
-# First scale of normalised queries. Scores start within +-SHARPNESS * sqrt(d): heads of 32 reach
-# what heads of 512 have at scale 1, without the thousands of steps that growing the scale takes.
-SHARPNESS = 2.5
+SHARPNESS = 16.0  # scores start within this: what a head of 256 dimensions has without a scale
 BLOCK = 64  # queries per fused attention call: bounds the masked-out work
 
 
@@ -50,13 +48,15 @@ class ModelConfig:
     width: int = 64
     heads: int = 4
     kv_heads: int = 1
-    head_dim: int = 32
+    head_dim: int = 16
     mlp_width: int = 64
     local_window: int = 16
     """Raw tokens that a query sees, itself included; full attention ignores it."""
-    rope_dims: int = 16
+    rope_dims: int = 8
     """Rotating dimensions at the end of a head: 0 none, ``head_dim`` all."""
-    rope_base: float = 10_000.0
+    rope_base: float = 500.0
+    conv: int = 4
+    """Tokens, the current one included, that the convolution after the embedding reads."""
     tied_kv: bool = True
     """One tensor as keys and values, raw and compressed alike."""
     compressor: ChunkedConfig | NoneConfig = field(default_factory=ChunkedConfig)
@@ -134,7 +134,7 @@ class Attention(nn.Module):
         self.key = nn.Linear(config.width, raw, bias=False)
         self.value = None if config.tied_kv else nn.Linear(config.width, raw, bias=False)
         self.output = nn.Linear(inner, config.width, bias=False)
-        self.query_norm = RMSNorm(config.head_dim, SHARPNESS)
+        self.query_norm = RMSNorm(config.head_dim, SHARPNESS * config.head_dim**-0.5)
         self.key_norm = RMSNorm(config.head_dim)
         shape = KVShape(config.width, config.kv_heads, config.head_dim, config.tied_kv)
         self.compressor = config.compressor.build(shape)
@@ -249,6 +249,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.width)
+        self.conv = nn.Parameter(torch.randn(config.conv, config.width) * config.conv**-0.5)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = RMSNorm(config.width)
         self._initialise()
@@ -271,12 +272,25 @@ class Decoder(nn.Module):
         Returns:
             ``[B, T, D]``, or ``[B, Q, D]`` with ``at``.
         """
-        x: Tensor = self.embedding(ids)
+        x = self._mix(self.embedding(ids))
         last = len(self.blocks) - 1
         for number, block in enumerate(self.blocks):
             x = block(x, at if number == last else None)
         out: Tensor = self.norm(x)
         return out
+
+    def _mix(self, x: Tensor) -> Tensor:
+        """Add a causal convolution, channel by channel, to the embeddings ``x [B, T, D]``.
+
+        It tells every token what stood just before it. Without it full attention takes thousands
+        of steps to find the token before, and lookups start only then.
+        """
+        length, reach = x.shape[1], self.config.conv
+        padded = functional.pad(x, (0, 0, reach - 1, 0))
+        for lag in range(reach):
+            start = reach - 1 - lag
+            x = x + padded[:, start : start + length] * self.conv[lag]
+        return x
 
     def unembed(self, hidden: Tensor) -> Tensor:
         """Turn ``[..., D]`` into logits ``[..., vocab]``."""

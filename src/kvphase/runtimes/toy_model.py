@@ -28,6 +28,7 @@ __all__ = ["ToyCache", "ToyModel"]
 Array = NDArray[np.float64]
 
 BLOCK = 64  # new tokens per pass: bounds the score matrix of a long prefill
+TEXTS = ("config", "training")  # the entries of a file that are not weights
 NEVER = 1 << 62  # a stride that no text completes, a window that no text leaves
 
 
@@ -52,6 +53,8 @@ class ToyCache:
     """The state after ``length`` tokens."""
 
     length: int
+    embeddings: Array
+    """The last embeddings, which the convolution reads again, ``[conv - 1, D]``."""
     layers: tuple[LayerCache, ...]
 
     def fork(self) -> ToyCache:
@@ -248,6 +251,7 @@ class ToyModel:
         self.vocab_size: int = config["vocab_size"]
         self.local_window: int = config["local_window"]
         self._embedding = weights["embedding.weight"]
+        self._conv = weights["conv"]  # [conv, D]
         self._norm = weights["norm.scale"]
         self._layers = [Layer(weights, f"blocks.{i}", config) for i in range(config["layers"])]
 
@@ -259,16 +263,17 @@ class ToyModel:
             ValueError: If the file is missing, damaged or not a toy model.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 config = json.loads(str(file["config"]))
-                weights = {name: file[name].astype(float) for name in file if "." in name}
+                weights = {name: file[name].astype(float) for name in file if name not in TEXTS}
             return cls(weights, config)
         except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} cannot be read as a toy model: {error}") from error
 
     def start(self) -> ToyCache:
         """Return the cache of no tokens."""
-        return ToyCache(0, tuple(layer.start() for layer in self._layers))
+        none = np.zeros((len(self._conv) - 1, self._embedding.shape[1]))
+        return ToyCache(0, none, tuple(layer.start() for layer in self._layers))
 
     def extend(self, cache: ToyCache, ids: Sequence[int]) -> NDArray[np.float32]:
         """Process ``ids`` after what ``cache`` holds; the cache grows in place.
@@ -290,10 +295,16 @@ class ToyModel:
 
     def _pass(self, cache: ToyCache, tokens: NDArray[np.int64]) -> Array:
         """Run one block of tokens through all layers."""
-        x, grown = self._embedding[tokens], []
+        count, reach = len(tokens), len(self._conv)
+        embeddings = np.concatenate((cache.embeddings, self._embedding[tokens]))
+        x, grown = embeddings[reach - 1 :], []
+        for lag, weight in enumerate(self._conv):
+            start = reach - 1 - lag
+            x = x + embeddings[start : start + count] * weight
         for layer, before in zip(self._layers, cache.layers, strict=True):
             x, after = layer(x, cache.length, before)
             grown.append(after)
-        cache.layers, cache.length = tuple(grown), cache.length + len(tokens)
+        cache.layers, cache.length = tuple(grown), cache.length + count
+        cache.embeddings = embeddings[count:]
         logits: Array = _norm(x, self._norm) @ self._embedding.T
         return logits
