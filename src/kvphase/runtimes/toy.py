@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import kvphase
 from kvphase.errors import UsageError
@@ -255,6 +256,7 @@ class ToyRuntime:
         self._engine = engine
         self._prefixes: OrderedDict[tuple[int, ...], tuple[Cache, Scores]] = OrderedDict()
         self._filling = asyncio.Lock()
+        self._threads: threadpool_limits | None = None
 
     @classmethod
     def load(cls, name: str) -> ToyRuntime:
@@ -299,11 +301,14 @@ class ToyRuntime:
         )
 
     async def __aenter__(self) -> ToyRuntime:
-        """Nothing needs to be opened."""
+        """Let one thread do the arithmetic: a toy's matrices are too small to share out."""
+        self._threads = threadpool_limits(limits=1, user_api="blas")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Let go of the kept prefixes."""
+        """Give the threads back and let go of the kept prefixes."""
+        if self._threads is not None:
+            self._threads.restore_original_limits()
         self._prefixes.clear()
 
     async def tokenize(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:

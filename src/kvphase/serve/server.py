@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from threadpoolctl import threadpool_limits
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from kvphase.errors import RuntimeFault, UsageError
@@ -51,7 +52,9 @@ def run(
     with _listen(host, port) as listener:
         server = _Server(_app(toy, faults, throttle))
         server.greeting = f"{server.model} (toy model) listens on {_url(listener)}\n"
-        with contextlib.suppress(KeyboardInterrupt):
+        # One thread does the arithmetic, as in process: a toy's matrices are too small to share.
+        one = threadpool_limits(limits=1, user_api="blas")
+        with contextlib.suppress(KeyboardInterrupt), one:
             server.run(sockets=[listener])
 
 
