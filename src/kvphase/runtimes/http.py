@@ -26,7 +26,9 @@ CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 300.0
 """Longest silence of a server that has no prompt to prefill."""
 KEEP_SECONDS = 4.0
-"""Idle connections are dropped before llama-server does (5 s), so that none is used while dying."""
+"""Idle connections are dropped before llama-server does it (after 5 s)."""
+AT_ONCE = 8
+"""Requests under way together when many small ones are needed."""
 MESSAGE_CHARACTERS = 200
 
 
@@ -58,14 +60,19 @@ def new_client(
         raise UsageError(f"{address!r} is not an address with a host and a port below 65536")
     key = os.environ.get(KEY_VARIABLE)
     # Reading all certificates takes longer than a question, and plain HTTP never looks at one.
-    plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.scheme == "http" else True
+    plain = url.scheme == "http"
+    certificates = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True
     return httpx2.AsyncClient(
         base_url=url,
-        verify=plain,
+        verify=certificates,
         transport=transport,
         headers={"Authorization": f"Bearer {key}"} if key else {},
         timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
-        limits=httpx2.Limits(keepalive_expiry=KEEP_SECONDS),
+        # A kept connection may die just as it is used again, which would end a run if a prefill
+        # was sent on it. Over plain HTTP a new one costs next to nothing, so none is kept.
+        limits=httpx2.Limits(
+            max_keepalive_connections=0 if plain else AT_ONCE, keepalive_expiry=KEEP_SECONDS
+        ),
         trust_env=not is_loopback(url.host),  # a proxy has no business in front of this machine
     )
 

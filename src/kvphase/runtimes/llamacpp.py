@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from kvphase.errors import RuntimeFault, TransientFault, UsageError
 from kvphase.runtimes import llamacpp_wire as wire
-from kvphase.runtimes.http import ANSWER_SECONDS, Unreachable, get_json, post_json, post_stream
+from kvphase.runtimes.http import (
+    ANSWER_SECONDS,
+    AT_ONCE,
+    Unreachable,
+    get_json,
+    post_json,
+    post_stream,
+)
 from kvphase.types import About, Arm, Limits, Reply, Template
 
 if TYPE_CHECKING:
@@ -32,8 +39,6 @@ SCORES = 20
 WARM_TOKENS = 4
 """Tokens behind the prefix when it is prefilled: where the server puts its checkpoint."""
 SLOT = 0
-AT_ONCE = 8
-"""Requests under way together when texts are tokenised."""
 GREEDY = {
     "temperature": 0,
     "top_k": 1,
