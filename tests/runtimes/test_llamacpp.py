@@ -298,6 +298,7 @@ def test_question_that_failed_is_answered_when_asked_again() -> None:
 
     reply: Reply = use(server, job)
     assert reply.text == " Alice"
+    assert reply.prefilled == 34 + 1  # the warm-up is counted with the first answer that came
     assert len(server.bodies) == 3  # the prefix was not prefilled again
 
 

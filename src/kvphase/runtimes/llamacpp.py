@@ -69,6 +69,7 @@ class LlamaCpp:
         # A cold ask gets a slot of its own where there is one, so that the prefix stays cached.
         self._cold_slot = SLOT + 1 if props.total_slots > 1 else SLOT
         self._warm: tuple[int, ...] | None = None
+        self._owed = 0  # tokens of warm-ups that no reply has counted yet
         self._turn = asyncio.Lock()
         self._places = asyncio.Semaphore(AT_ONCE)
 
@@ -140,12 +141,12 @@ class LlamaCpp:
         """
         started = time.perf_counter()
         async with self._turn:
-            warmed = 0
             if ask.arm is Arm.COLD:
                 answer = await self._cold(ask)
             else:
-                warmed = await self._warm_up(ask)
+                await self._warm_up(ask)
                 answer = await self._question(ask)
+            warmed, self._owed = self._owed, 0
         timings = answer.last.timings
         return Reply(
             text=answer.text,
@@ -166,17 +167,17 @@ class LlamaCpp:
             ask.prompt, n_predict=ask.generate, cache_prompt=False, id_slot=self._cold_slot
         )
 
-    async def _warm_up(self, ask: Ask) -> int:
-        """Prefill the ask's prefix unless it is there; return the tokens this evaluated."""
+    async def _warm_up(self, ask: Ask) -> None:
+        """Prefill the ask's prefix unless it is there."""
         size = len(ask.prefix) + WARM_TOKENS
         if ask.prefix in ((), self._warm) or size >= self._limits.context_tokens:
-            return 0
+            return
         # The four tokens must not begin as the question does, or its first token would be cached.
         extra = next((t for t in reversed(ask.prefix) if t not in ask.suffix[:1]), ask.prefix[-1])
         self._warm = None
         answer = await self._prefill((*ask.prefix, *(extra,) * WARM_TOKENS), n_predict=0)
         self._warm = ask.prefix
-        return answer.last.timings.prompt_n or 0
+        self._owed += answer.last.timings.prompt_n or 0
 
     async def _question(self, ask: Ask) -> wire.Answer:
         """The ask itself, cheap to repeat only if its prefix is known to be cached."""

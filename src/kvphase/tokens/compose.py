@@ -48,7 +48,8 @@ async def verify(
     odd = [i for i, ids in enumerate(got) if ids != expected[i]]
     if not odd:
         return
-    bare = [[pieces[i][0].removeprefix(" "), *pieces[i][1:]] for i in odd]
+    first = 1 if template.head_text else 0
+    bare = [_bare(pieces[i], first) for i in odd]
     got = await runtime.tokenize(["".join(line) for line in bare], special=special)
     for i, line, ids in zip(odd, bare, got, strict=True):
         if ids != expected[i]:
@@ -87,6 +88,11 @@ def _parts(texts: dict[int, str], template: Template, ids: Sequence[int]) -> lis
         raise RuntimeFault("a prompt does not stand inside the chat template it was composed for")
     words = _pieces(texts, ids[head:end])
     return [text for text in (template.head_text, *words, template.tail_text) if text]
+
+
+def _bare(pieces: Sequence[str], first: int) -> list[str]:
+    """The same with the word at ``first`` spelled without its space."""
+    return [piece.removeprefix(" ") if i == first else piece for i, piece in enumerate(pieces)]
 
 
 async def _fault(
