@@ -77,6 +77,15 @@ def test_batch_asks_what_the_context_holds(records: int) -> None:
     np.testing.assert_array_equal(batch.ids[rows, batch.targets + 2], batch.answers)
 
 
+def test_dense_records_are_two_tokens_asked_by_the_key() -> None:
+    batch = DATA.batch(np.random.default_rng(5), 8, 3000, 10, dense=True)
+    rows = np.arange(len(batch.ids))[:, None]
+    np.testing.assert_array_equal(batch.ids[rows, batch.columns + 1], batch.answers)
+    np.testing.assert_array_equal(batch.ids[rows, batch.targets], batch.ids[rows, batch.columns])
+    np.testing.assert_array_equal(batch.ids[rows, batch.targets + 1], batch.answers)
+    assert np.isin(batch.ids[rows, batch.targets], VOCABULARY.keys).all()
+
+
 def test_earlier_answers_say_nothing_about_the_next() -> None:
     """Each question is drawn anew: the last record asked comes again as often as any other."""
     batch = DATA.batch(np.random.default_rng(5), 4, 60_000, 8)

@@ -125,8 +125,10 @@ class Lookups:
         start = int(rng.integers(STREAM - length))
         return self._stream[start : start + length]
 
-    def record(self, key: int, value: int) -> list[int]:
-        """Return the four ids of a record."""
+    def record(self, key: int, value: int, *, dense: bool = False) -> list[int]:
+        """Return the four ids of a record; only key and value where it is ``dense``."""
+        if dense:
+            return [key, value]
         return [key, self.vocabulary.separator, value, self.vocabulary.terminator]
 
     def context(
@@ -135,7 +137,8 @@ class Lookups:
         records: int,
         design: Design,
         offsets: int = OFFSETS,
-        pool: int | None = None,
+        *,
+        dense: bool = False,
     ) -> Context:
         """Draw a context.
 
@@ -144,15 +147,15 @@ class Lookups:
             records: Number of records.
             design: Where the fillers stand.
             offsets: The start offset and the complement are uniform below this.
-            pool: Draw from the first ``pool`` keys and values only; ``None`` from all.
+            dense: Records of two tokens, key and value.
 
         Raises:
             ValueError: If there are not that many distinct keys and values.
         """
         if not 1 <= records <= self.max_records:
             raise ValueError(f"{records} records do not fit: 1 to {self.max_records} do")
-        keys = rng.choice(self.vocabulary.keys[:pool], records, replace=False)
-        values = rng.choice(self.vocabulary.values[:pool], records, replace=False)
+        keys = rng.choice(self.vocabulary.keys, records, replace=False)
+        values = rng.choice(self.vocabulary.values, records, replace=False)
         offset = int(rng.integers(offsets))
         spacers = rng.integers(SPACERS, size=records) * (design == "insequence")
         ids = [self.vocabulary.bos, *self.filler(rng, offset)]
@@ -161,40 +164,52 @@ class Lookups:
             if number:
                 ids += self.filler(rng, int(spacers[number]))
             positions.append(len(ids))
-            ids += self.record(int(key), int(value))
+            ids += self.record(int(key), int(value), dense=dense)
         rest = offsets - 1 - offset if design == "prefix" else int(rng.integers(offsets))
         ids += self.filler(rng, rest)
         return Context(ids, keys, values, np.array(positions))
 
-    def ask(self, context: Context, order: Sequence[int]) -> list[int]:
+    def ask(self, context: Context, order: Sequence[int], *, dense: bool = False) -> list[int]:
         """Return the demonstrations (records of the context again) in ``order``."""
         ids: list[int] = []
         for number in order:
-            ids += self.record(int(context.keys[number]), int(context.values[number]))
+            key, value = int(context.keys[number]), int(context.values[number])
+            ids += self.record(key, value, dense=dense)
         return ids
 
-    def batch(self, rng: np.random.Generator, records: int, tokens: int, questions: int) -> Batch:
+    def batch(
+        self,
+        rng: np.random.Generator,
+        records: int,
+        tokens: int,
+        questions: int,
+        *,
+        dense: bool = False,
+    ) -> Batch:
         """Draw sequences that each end in ``questions`` questions with their answers.
 
         There are as many as make up about ``tokens`` tokens. Every question is
-        drawn anew, so that the answers given so far say nothing about the next one.
+        drawn anew, so that the answers given so far say nothing about the next one. ``dense``
+        sequences are packed records of two tokens, asked by the key alone: in them no token can be
+        left out, as in natural text, so a compressor cannot do with the one value in four tokens.
         """
         sequences: list[list[int]] = []
         columns: list[NDArray[np.int64]] = []
         answers: list[NDArray[np.int64]] = []
         targets: list[NDArray[np.int64]] = []
         offsets = SHORT if rng.random() < self.short_share else OFFSETS
-        expected = offsets + records * (RECORD + SPACERS // 2) + RECORD * questions
+        length = 2 if dense else RECORD
+        expected = offsets + records * (length + SPACERS // 2) + length * questions
         size = max(1, tokens // expected)
-        pool = 2 * records**2  # a few words are matched long before many are
         for _ in range(size):
-            design: Design = "prefix" if rng.random() < self.prefix_share else "insequence"
-            context = self.context(rng, records, design, offsets, pool)
+            packed = rng.random() < self.prefix_share or dense
+            design: Design = "prefix" if packed else "insequence"
+            context = self.context(rng, records, design, offsets, dense=dense)
             order = rng.integers(records, size=questions)
-            columns.append(len(context.ids) + RECORD * np.arange(questions) + 1)
+            columns.append(len(context.ids) + length * np.arange(questions) + (not dense))
             answers.append(context.values[order])
             targets.append(context.positions[order])
-            sequences.append(context.ids + self.ask(context, order.tolist()))
+            sequences.append(context.ids + self.ask(context, order.tolist(), dense=dense))
         longest = -(-max(map(len, sequences)) // 16) * 16  # few lengths, so masks are reused
         ids = np.full((size, longest), self.vocabulary.terminator, dtype=np.int64)
         for row, sequence in enumerate(sequences):

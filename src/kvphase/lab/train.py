@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,62 +28,44 @@ from kvphase.lab.transformer import Decoder, ModelConfig
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["DESIGNS", "Progress", "TrainConfig", "Trainer", "load_checkpoint", "main"]
+__all__ = ["DESIGNS", "TrainConfig", "Trainer", "load_checkpoint", "main"]
 
 DESIGNS: dict[str, ChunkedConfig | NoneConfig] = {
     "w8s4": ChunkedConfig(window=8, stride=4, gates="vector", maps="part"),
     "full": NoneConfig(),
 }
 
+# What the command line can change; the rest stands in the two configurations.
+BUDGET = ("seed", "steps", "tokens", "lr", "climb", "dense_share")
+SIZES = ("width", "heads", "head_dim", "rope_dims", "mlp_width")
+
 
 @dataclass(frozen=True, slots=True)
 class TrainConfig:
     """Budget, optimiser and curriculum; the same for all models of a comparison."""
 
-    steps: int = 8_000
-    tokens: int = 2000
+    steps: int = 1_000
+    tokens: int = 2048
     """Tokens in a batch, roughly: short contexts come in larger batches."""
-    questions: int = 24
-    """Most questions at the end of a training sequence; a context of few records has four more
-    than records. The loss is on their answers."""
+    questions: int = 16
+    """Questions at the end of a training sequence; the loss is on their answers."""
     lr: float = 3e-3
-    warmup: int = 200
-    decay: float = 0.3
-    """Fraction of the steps, at the end, over which the learning rate falls to zero."""
+    warmup: int = 100
     weight_decay: float = 0.01
-    levels: tuple[int, ...] = (4, 8, 12, 16)
-    """Records per context, from the first level to the last."""
-    pass_mark: float = 0.7
-    """Mean accuracy over ``patience`` batches of a level that opens the next one."""
-    patience: int = 40
-    current_share: float = 0.6
-    """Fraction of batches at the current level; the others draw from all levels up to it."""
+    levels: tuple[int, ...] = (4, 8, 16, 24)
+    """Records per context; a batch draws from the levels that are open."""
+    climb: int = 100
+    """Steps from the opening of one level to that of the next."""
+    dense_share: float = 0.6
+    """Fraction of batches with dense records of two tokens. A language model must keep every
+    token; in dense records no token can be left out either. Lookups alone, with one value in four
+    tokens or more, teach a compressor to keep the value and drop the rest at any phase."""
     seed: int = 0
 
 
-@dataclass(slots=True)
-class Progress:
-    """What a resumed run needs to know besides the weights."""
-
-    step: int = 0
-    level: int = 0
-    recent: list[float] = field(default_factory=list)
-    """Accuracies of the latest batches at the current level."""
-
-    def record(self, accuracy: float, config: TrainConfig) -> None:
-        """Take in a batch at the current level; move up where the pass mark is reached."""
-        self.recent = [*self.recent, accuracy][-config.patience :]
-        full = len(self.recent) == config.patience
-        last = self.level == len(config.levels) - 1
-        if full and not last and float(np.mean(self.recent)) >= config.pass_mark:
-            self.level += 1
-            self.recent = []
-
-
 def learning_rate(step: int, config: TrainConfig) -> float:
-    """Linear warm-up, constant, then linear decay to zero."""
-    left = (config.steps - step) / max(1.0, config.decay * config.steps)
-    return config.lr * min(1.0, (step + 1) / config.warmup, left)
+    """Linear warm-up, then constant, so that a shorter run is the beginning of a longer one."""
+    return config.lr * min(1.0, (step + 1) / config.warmup)
 
 
 class Trainer:
@@ -105,7 +87,7 @@ class Trainer:
             {"params": others, "weight_decay": 0.0},
         ]
         self.optimiser = torch.optim.AdamW(groups, lr=config.lr, betas=(0.9, 0.98), fused=True)
-        self.progress = Progress()
+        self.done = 0
         folder.mkdir(parents=True, exist_ok=True)
         if self._path.exists():
             self._resume()
@@ -116,30 +98,25 @@ class Trainer:
 
     def step(self) -> dict[str, Any]:
         """Train on one batch; return its records, loss, accuracy and hits by residue mod 8."""
-        config, progress = self.config, self.progress
-        rng = np.random.default_rng([config.seed, progress.step])
-        level = progress.level
-        if rng.random() >= config.current_share:
-            level = int(rng.integers(progress.level + 1))
-        records = config.levels[level]
-        questions = min(records + 4, config.questions)
-        batch = self.data.batch(rng, records, config.tokens, questions)
+        config = self.config
+        rng = np.random.default_rng([config.seed, self.done])
+        opened = min(len(config.levels), 1 + self.done // config.climb)
+        records = config.levels[int(rng.integers(opened))]
+        dense = bool(rng.random() < config.dense_share)
+        batch = self.data.batch(rng, records, config.tokens, config.questions, dense=dense)
         for group in self.optimiser.param_groups:
-            group["lr"] = learning_rate(progress.step, config)
+            group["lr"] = learning_rate(self.done, config)
         loss, correct = lookup_loss(self.model, batch)
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimiser.step()
-        accuracy = float(correct.mean())
-        if level == progress.level:
-            progress.record(accuracy, config)
-        progress.step += 1
+        self.done += 1
         residues = batch.targets.ravel() % 8
         return {
-            "records": records,
+            "records": 0 if dense else records,
             "loss": float(loss.detach()),
-            "accuracy": accuracy,
+            "accuracy": float(correct.mean()),
             "hits": np.bincount(residues, correct.ravel(), minlength=8),
             "asked": np.bincount(residues, minlength=8),
         }
@@ -148,9 +125,9 @@ class Trainer:
         """Train to the end (or to step ``until``); log and save every ``every`` steps."""
         end = self.config.steps if until is None else min(until, self.config.steps)
         started, window = time.monotonic(), []
-        while self.progress.step < end:
+        while self.done < end:
             window.append(self.step())
-            if self.progress.step % every == 0 or self.progress.step == end:
+            if self.done % every == 0 or self.done == end:
                 self._log(window, time.monotonic() - started)
                 self.save()
                 window = []
@@ -162,7 +139,7 @@ class Trainer:
             "train_config": json.dumps(asdict(self.config)),
             "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(),
-            "progress": asdict(self.progress),
+            "step": self.done,
         }
         temporary = self._path.with_suffix(".tmp")
         torch.save(state, temporary)
@@ -179,7 +156,7 @@ class Trainer:
                 raise ValueError(f"{self._path} holds a run with another {name}")
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
-        self.progress = Progress(**state["progress"])
+        self.done = state["step"]
 
     def _log(self, window: list[dict[str, Any]], seconds: float) -> None:
         """Append one line: means over the steps since the last, at the largest size asked."""
@@ -188,7 +165,7 @@ class Trainer:
         hits = sum(entry["hits"] for entry in at_top)
         asked = sum(entry["asked"] for entry in at_top)
         line = {
-            "step": self.progress.step,
+            "step": self.done,
             "records": records,
             "loss": round(float(np.mean([entry["loss"] for entry in at_top])), 4),
             "accuracy": round(float(np.mean([entry["accuracy"] for entry in at_top])), 4),
@@ -212,7 +189,7 @@ def load_checkpoint(path: Path) -> tuple[Decoder, dict[str, Any]]:
     state = torch.load(path, weights_only=True)
     model = ModelConfig.from_dict(json.loads(state["model_config"])).build(0)
     model.load_state_dict(state["model"])
-    return model, {**json.loads(state["train_config"]), "step": state["progress"]["step"]}
+    return model, {**json.loads(state["train_config"]), "step": state["step"]}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -220,17 +197,23 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m kvphase.lab.train", description=__doc__)
     parser.add_argument("--design", choices=sorted(DESIGNS), required=True)
     parser.add_argument("--out", type=Path, required=True, help="folder of the run")
-    parser.add_argument("--seed", type=int, default=budget.seed)
-    parser.add_argument("--steps", type=int, default=budget.steps)
-    parser.add_argument("--tokens", type=int, default=budget.tokens)
-    parser.add_argument("--lr", type=float, default=budget.lr)
-    parser.add_argument("--levels", type=int, nargs="+", default=list(budget.levels))
-    parser.add_argument("--width", type=int, default=model.width)
-    parser.add_argument("--head-dim", type=int, default=model.head_dim)
-    parser.add_argument("--rope-dims", type=int, default=model.rope_dims)
     parser.add_argument("--every", type=int, default=200, help="steps between checkpoints")
     parser.add_argument("--threads", type=int, default=1)
+    for field in BUDGET:
+        value = getattr(budget, field)
+        parser.add_argument(_flag(field), type=type(value), default=value)
+    for field in SIZES:
+        parser.add_argument(_flag(field), type=int, default=getattr(model, field))
+    parser.add_argument("--levels", type=int, nargs="+", default=list(budget.levels))
     return parser
+
+
+def _flag(field: str) -> str:
+    return "--" + field.replace("_", "-")
+
+
+def _picked(args: argparse.Namespace, fields: Sequence[str]) -> dict[str, Any]:
+    return {field: getattr(args, field) for field in fields}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -239,16 +222,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(args.threads)
     data = load_vocabulary()
     model = ModelConfig(
-        vocab_size=len(data.tokens),
-        width=args.width,
-        head_dim=args.head_dim,
-        rope_dims=args.rope_dims,
-        compressor=DESIGNS[args.design],
+        vocab_size=len(data.tokens), compressor=DESIGNS[args.design], **_picked(args, SIZES)
     )
-    config = replace(
-        TrainConfig(seed=args.seed, steps=args.steps, tokens=args.tokens, lr=args.lr),
-        levels=tuple(args.levels),
-    )
+    config = TrainConfig(levels=tuple(args.levels), **_picked(args, BUDGET))
     Trainer(model, config, args.out).run(args.every)
     return 0
 

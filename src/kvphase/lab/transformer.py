@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Attention", "Decoder", "ModelConfig", "attention_mask", "rotate"]
 
-SHARPNESS = 16.0  # scores start within this: what a head of 256 dimensions has without a scale
+SHARPNESS = 11.0  # scores start within this: what a head of 256 dimensions has without a scale
+LOCALITY = 2.0  # biases of the rotating dimensions at the start, see `start_local`
 BLOCK = 64  # queries per fused attention call: bounds the masked-out work
 
 
@@ -48,11 +49,11 @@ class ModelConfig:
     width: int = 64
     heads: int = 4
     kv_heads: int = 1
-    head_dim: int = 16
-    mlp_width: int = 64
+    head_dim: int = 32
+    mlp_width: int = 128
     local_window: int = 16
     """Raw tokens that a query sees, itself included; full attention ignores it."""
-    rope_dims: int = 8
+    rope_dims: int = 16
     """Rotating dimensions at the end of a head: 0 none, ``head_dim`` all."""
     rope_base: float = 500.0
     conv: int = 4
@@ -130,14 +131,21 @@ class Attention(nn.Module):
         self.config = config
         inner = config.heads * config.head_dim
         raw = config.kv_heads * config.head_dim
-        self.query = nn.Linear(config.width, inner, bias=False)
-        self.key = nn.Linear(config.width, raw, bias=False)
+        self.query = nn.Linear(config.width, inner)
+        self.key = nn.Linear(config.width, raw)
         self.value = None if config.tied_kv else nn.Linear(config.width, raw, bias=False)
         self.output = nn.Linear(inner, config.width, bias=False)
         self.query_norm = RMSNorm(config.head_dim, SHARPNESS * config.head_dim**-0.5)
         self.key_norm = RMSNorm(config.head_dim)
         shape = KVShape(config.width, config.kv_heads, config.head_dim, config.tied_kv)
         self.compressor = config.compressor.build(shape)
+
+    def start_local(self) -> None:
+        """Set the query and key biases so that attention starts out preferring near tokens."""
+        for projection in (self.query, self.key):
+            bias = torch.zeros_like(projection.bias).view(-1, self.config.head_dim)
+            bias[:, self.config.head_dim - self.config.rope_dims :: 2] = LOCALITY
+            projection.bias.data = bias.flatten()
 
     def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
         """Map the normalised layer input ``x [B, T, D]`` to the residual update.
@@ -261,6 +269,8 @@ class Decoder(nn.Module):
             if isinstance(module, nn.Linear):
                 scale = shrink if name.endswith(("output", "down")) else 1.0
                 nn.init.normal_(module.weight, std=scale * module.in_features**-0.5)
+            if isinstance(module, Attention):
+                module.start_local()
 
     def hidden(self, ids: Tensor, at: Tensor | None = None) -> Tensor:
         """Return the normalised residual stream after the last layer.

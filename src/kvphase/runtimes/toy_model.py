@@ -159,6 +159,8 @@ class Layer:
         self.output = linear("attention.output")
         self.gate, self.up, self.down = linear("mlp.gate"), linear("mlp.up"), linear("mlp.down")
         self.attention_norm = weights[f"{prefix}.attention_norm.scale"]
+        self.query_bias = weights[f"{prefix}.attention.query.bias"]
+        self.key_bias = weights[f"{prefix}.attention.key.bias"]
         self.query_norm = weights[f"{prefix}.attention.query_norm.scale"]
         self.key_norm = weights[f"{prefix}.attention.key_norm.scale"]
         self.mlp_norm = weights[f"{prefix}.mlp_norm.scale"]
@@ -176,7 +178,9 @@ class Layer:
         """Map the stream ``x [n, D]`` at positions ``start ..``; return it with the new cache."""
         inputs = _norm(x, self.attention_norm)
         cache = self._grow(cache, inputs, start)
-        query = self.rotate(_norm(self._split(inputs @ self.query), self.query_norm), start)
+        query = self.rotate(
+            _norm(self._split(inputs @ self.query + self.query_bias), self.query_norm), start
+        )
         keys = np.concatenate((cache.keys, cache.entry_keys), 1)
         values = keys if self.tied else np.concatenate((cache.values, cache.entry_values), 1)
         group = (self.kv_heads, -1, self.size)
@@ -199,7 +203,9 @@ class Layer:
 
     def _grow(self, cache: LayerCache, inputs: Array, start: int) -> LayerCache:
         """Append the new tokens' keys and values and the entries that they complete."""
-        key = self.rotate(_norm(self._split(inputs @ self.key), self.key_norm), start)
+        key = self.rotate(
+            _norm(self._split(inputs @ self.key + self.key_bias), self.key_norm), start
+        )
         keys = np.concatenate((cache.keys, key), 1)
         tail = np.concatenate((cache.tail, inputs))
         grown = replace(cache, keys=keys, values=keys, tail=tail)
