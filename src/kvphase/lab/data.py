@@ -10,6 +10,10 @@ The start offset is uniform on 0..127. Between records stands a spacer of 0..7 f
 complement after the last). So the position of a key is uniform modulo every small number, and no
 position is tied to the content. Fillers are cut from a stream of natural phrases. All positions
 are indices into the final sequence, where ``<s>`` is 0.
+
+Training also sees *dense* records of two tokens, packed and asked by the key alone::
+
+    <s> so it went  cat Alice dog Bob cow Carol ...  had to   dog Bob cow Carol cat
 """
 
 from __future__ import annotations
@@ -86,7 +90,7 @@ class Batch(NamedTuple):
     ids: NDArray[np.int64]
     """Tokens ``[B, T]``."""
     columns: NDArray[np.int64]
-    """Positions whose next token is the answer, ``[B, Q]``: those of the separators."""
+    """Positions whose next token is the answer, ``[B, Q]``: separators, or keys if dense."""
     answers: NDArray[np.int64]
     """Expected value ids, ``[B, Q]``."""
     targets: NDArray[np.int64]
@@ -188,10 +192,15 @@ class Lookups:
     ) -> Batch:
         """Draw sequences that each end in ``questions`` questions with their answers.
 
-        There are as many as make up about ``tokens`` tokens. Every question is
-        drawn anew, so that the answers given so far say nothing about the next one. ``dense``
-        sequences are packed records of two tokens, asked by the key alone: in them no token can be
-        left out, as in natural text, so a compressor cannot do with the one value in four tokens.
+        There are as many as make up about ``tokens`` tokens. Every question is drawn anew, so
+        that the answers given so far say nothing about the next one.
+
+        Args:
+            rng: Source of all randomness.
+            records: Number of records in each sequence.
+            tokens: Size of the batch, roughly.
+            questions: Number of questions in each sequence.
+            dense: Packed records of two tokens, key and value, asked by the key alone.
         """
         sequences: list[list[int]] = []
         columns: list[NDArray[np.int64]] = []

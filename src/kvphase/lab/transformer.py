@@ -1,6 +1,6 @@
 """A small decoder whose attention reads raw recent tokens and compressed older ones.
 
-Top to bottom: configuration, rotation, attention, MLP, decoder. Shapes stand beside the tensors:
+Top to bottom: configuration, rotation, masks, attention, MLP, decoder. Shapes beside the tensors:
 ``B`` batch, ``T`` tokens, ``N`` entries, ``D`` width, ``H`` query heads, ``G`` KV heads, ``d``
 dimensions of a head, ``R`` of which rotate.
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Attention", "Decoder", "ModelConfig", "attention_mask", "rotate"]
 
-SHARPNESS = 11.0  # scores start within this: what a head of 256 dimensions has without a scale
-LOCALITY = 2.0  # biases of the rotating dimensions at the start, see `start_local`
+SHARPNESS = 11.0  # scores start within this range whatever the size of a head
+LOCALITY = 2.0  # query and key biases on rotating dimensions at the start, see `start_local`
 BLOCK = 64  # queries per fused attention call: bounds the masked-out work
 
 
@@ -148,14 +148,9 @@ class Attention(nn.Module):
             projection.bias.data = bias.flatten()
 
     def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
-        """Map the normalised layer input ``x [B, T, D]`` to the residual update.
+        """Map the normalised layer input ``x [B, T, D]`` to the residual update ``[B, T, D]``.
 
-        Args:
-            x: Normalised residual stream.
-            at: Positions ``[B, Q]`` to compute; ``None`` computes all ``T``.
-
-        Returns:
-            ``[B, T, D]``, or ``[B, Q, D]`` with ``at``.
+        With positions ``at [B, Q]`` only these are computed: ``[B, Q, D]``.
         """
         config, length = self.config, x.shape[1]
         here = torch.arange(length)
@@ -164,11 +159,8 @@ class Attention(nn.Module):
         if at is not None:
             x, here, mask = pick(x, at), at[:, None], mask[at][:, None]
         query = self._rotate(self.query_norm(self._heads(self.query(x))), here)  # [B, H, T|Q, d]
-        read = (
-            self._blocks(query, key, value, mask)
-            if at is None
-            else self._attend(query, key, value, mask)
-        )
+        attend = self._blocks if at is None else self._attend
+        read = attend(query, key, value, mask)
         if config.tied_kv:
             read = self._rotate(read, -here)
         update: Tensor = self.output(read.transpose(1, 2).flatten(2))
@@ -273,14 +265,9 @@ class Decoder(nn.Module):
                 module.start_local()
 
     def hidden(self, ids: Tensor, at: Tensor | None = None) -> Tensor:
-        """Return the normalised residual stream after the last layer.
+        """Return the normalised residual stream ``[B, T, D]`` of ``ids [B, T]`` after all layers.
 
-        Args:
-            ids: Tokens ``[B, T]``.
-            at: Positions ``[B, Q]`` that are wanted; the last layer computes only these.
-
-        Returns:
-            ``[B, T, D]``, or ``[B, Q, D]`` with ``at``.
+        With positions ``at [B, Q]`` the last layer computes only these: ``[B, Q, D]``.
         """
         x = self._mix(self.embedding(ids))
         last = len(self.blocks) - 1
