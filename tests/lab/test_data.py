@@ -51,10 +51,11 @@ def test_key_positions_are_uniform_over_residues(design: Design) -> None:
         assert chi_square < modulus - 1 + 5 * np.sqrt(2 * (modulus - 1))  # far above any p > 1e-5
 
 
-def test_prefix_padding_keeps_the_length_fixed() -> None:
+@pytest.mark.parametrize(("design", "spacers"), [("insequence", 11 * 7), ("prefix", 0)])
+def test_level_contexts_have_one_length(design: Design, spacers: int) -> None:
     rng = np.random.default_rng(0)
-    lengths = {len(DATA.context(rng, 12, "prefix").ids) for _ in range(20)}
-    assert lengths == {1 + 127 + 48}
+    lengths = {len(DATA.context(rng, 12, design, level=True).ids) for _ in range(20)}
+    assert lengths == {1 + 127 + 48 + spacers}
 
 
 def test_fillers_follow_the_phrases() -> None:

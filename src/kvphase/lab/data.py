@@ -143,6 +143,7 @@ class Lookups:
         offsets: int = OFFSETS,
         *,
         dense: bool = False,
+        level: bool = False,
     ) -> Context:
         """Draw a context.
 
@@ -152,6 +153,9 @@ class Lookups:
             design: Where the fillers stand.
             offsets: The start offset and the complement are uniform below this.
             dense: Records of two tokens, key and value.
+            level: Let the complement make up for offset and spacers, so that all contexts have
+                one length and the question always stands at the same position. Prefix padding
+                always does; in training the in-sequence complement is random.
 
         Raises:
             ValueError: If there are not that many distinct keys and values.
@@ -169,7 +173,11 @@ class Lookups:
                 ids += self.filler(rng, int(spacers[number]))
             positions.append(len(ids))
             ids += self.record(int(key), int(value), dense=dense)
-        rest = offsets - 1 - offset if design == "prefix" else int(rng.integers(offsets))
+        if level or design == "prefix":
+            most = offsets - 1 + (records - 1) * (SPACERS - 1) * (design == "insequence")
+            rest = most - offset - int(spacers[1:].sum())
+        else:
+            rest = int(rng.integers(offsets))
         ids += self.filler(rng, rest)
         return Context(ids, keys, values, np.array(positions))
 

@@ -2,7 +2,8 @@
 
 Every question stands alone right after four demonstrations and is answered from a fork of the
 context's prefix cache. Demonstrated records are not asked, nor any that the question's local
-window still reaches.
+window still reaches. Filler at the end of the context makes up for start offset and spacers, so
+that every question of a design stands at the same position.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def evaluate(model: ToyModel, records: int, design: Design, contexts: int, seed:
     data, rng = Lookups(load_vocabulary()), np.random.default_rng([seed, records])
     rows: list[tuple[int, bool, int]] = []
     for number in range(contexts):
-        context = data.context(rng, records, design)
+        context = data.context(rng, records, design, level=True)
         order = rng.permutation(records)
         shown, asked = order[:DEMONSTRATIONS], order[DEMONSTRATIONS:]
         prefix = context.ids + data.ask(context, shown.tolist())
