@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from kvphase.version import __version__
 
 if TYPE_CHECKING:
     from kvphase.errors import KvphaseError, RuntimeFault, StoreError, TransientFault, UsageError

@@ -9,12 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kvphase.runs.store import Store
 from kvphase.schema import VerdictFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SMALL = ["--questions", "96", "--cold", "8"]
 

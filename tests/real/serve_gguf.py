@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-import xllamacpp  # type: ignore[import-untyped]
+import xllamacpp
 
 
 def main() -> None:

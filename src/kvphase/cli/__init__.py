@@ -10,14 +10,14 @@ import sys
 
 import typer
 
-from kvphase import __version__
 from kvphase.cli.analyze import analyze
 from kvphase.cli.check import check
 from kvphase.cli.info import info
 from kvphase.cli.serve import serve
 from kvphase.errors import KvphaseError
+from kvphase.version import __version__
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="kvphase",
     help="Is my language model wrong because of where the sentence stands? "
     "Measures accuracy by token position modulo the KV-compression stride.",

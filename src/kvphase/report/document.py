@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from kvphase import __version__
 from kvphase.schema import VERDICT_SCHEMA, VerdictFile
+from kvphase.version import __version__
 
 if TYPE_CHECKING:
     from kvphase.runs.check import Run

@@ -20,6 +20,7 @@ from kvphase.runtimes.detect import open_runtime
 from kvphase.stats import measure
 from kvphase.tokens import survey, verify
 from kvphase.types import About, Arm, Template
+from kvphase.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -215,8 +216,6 @@ def _same_settings(
 
 
 def _manifest(about: About, plan: NeedlePlan, settings: Settings) -> dict[str, Any]:
-    from kvphase import __version__
-
     return {
         "kvphase": __version__,
         "python": ".".join(map(str, sys.version_info[:3])),

@@ -11,10 +11,12 @@ from kvphase.types import Template
 if TYPE_CHECKING:
     from kvphase.types import About, DesignKind, Limits
 
-TOY_RECORDS = 48
+TOY_RECORDS = 24
 """The toys' shared difficulty: what they are compared at."""
-TOY_QUESTIONS = 5760
-"""Enough for a smallest detectable gap below 10 points at the toys' accuracy."""
+TOY_QUESTIONS = 3600
+"""Enough to find a toy's phase many times over, in a few seconds."""
+CONTROLS = {"toy:full": 4800}
+"""A control must rule out a gap of 10 points, which takes more answers than finding one."""
 SERVER_CONTEXT = 2048
 SERVER_CONTEXTS = 8
 """Contexts for a server's first answer: the fewest that give a t interval over contexts."""
@@ -83,7 +85,8 @@ def _with_counts(design: NeedleDesign, settings: Settings, about: About) -> Need
     if settings.questions is not None:
         contexts = -(-settings.questions // each)
     else:
-        contexts = -(-TOY_QUESTIONS // each) if about.toy else SERVER_CONTEXTS
+        usual = CONTROLS.get(about.model or "", TOY_QUESTIONS)
+        contexts = -(-usual // each) if about.toy else SERVER_CONTEXTS
     if design.kind == "prefix":
         contexts = max(contexts, LEAST_CONTENTS) if about.toy or settings.questions else 3
     prefills = contexts * design.pads

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-import kvphase
 from kvphase.errors import UsageError
 from kvphase.runtimes.toy_model import ToyModel
 from kvphase.types import About, Arm, Ask, Limits, Reply, Template
+from kvphase.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -271,7 +271,7 @@ class ToyRuntime:
     def about(self) -> About:
         """What the model is; always marked as a toy."""
         name = self._engine.name
-        build = f"kvphase {kvphase.__version__}"
+        build = f"kvphase {__version__}"
         return About(
             target=name, runtime="toy", build=build, model=name, toy=True, extra=self._facts()
         )

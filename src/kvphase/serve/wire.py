@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-import kvphase
 from kvphase.serve.settings import Settings
+from kvphase.version import __version__
 
 if TYPE_CHECKING:
     from kvphase.runtimes.toy import ToyEngine
@@ -225,7 +225,7 @@ def identity() -> Json:
 
 def build() -> str:
     """What ``/props`` calls this server's build."""
-    return f"kvphase {kvphase.__version__}"
+    return f"kvphase {__version__}"
 
 
 def _dump(content: object) -> bytes:
