@@ -5,7 +5,7 @@ Accuracies are fractions, gaps percentage points. Fields are only ever added wit
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,7 +13,9 @@ VERDICT_SCHEMA: Literal["kvphase/verdict@1"] = "kvphase/verdict@1"
 
 
 class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False
+    )
 
 
 class GapJson(_Document):

@@ -71,7 +71,9 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     subprocess.run(run(tmp_path / "killed"), check=True)
-    one, two = (load_checkpoint(tmp_path / name / "checkpoint.pt") for name in ("whole", "killed"))
+    one, two = (
+        load_checkpoint(tmp_path / name / "checkpoint.safetensors") for name in ("whole", "killed")
+    )
     assert one[1] == two[1]
     assert two[1]["step"] == 30
     for name, weight in one[0].state_dict().items():

@@ -112,7 +112,8 @@ class Lookups:
                 below 16; they cost less and teach the same.
         """
         self.vocabulary = vocabulary
-        self.prefix_share, self.short_share = prefix_share, short_share
+        self.prefix_share: float = prefix_share
+        self.short_share: float = short_share
         rng = np.random.default_rng(0)
         stream: list[int] = []
         while len(stream) < STREAM:

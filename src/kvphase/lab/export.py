@@ -5,7 +5,7 @@ model's settings) and ``training`` (those of its training). Nothing in it is pic
 ``numpy.load(..., allow_pickle=False)`` reads it.
 
 As a command it also measures the model and writes a record beside it:
-``python -m kvphase.lab.export runs/w8s4/checkpoint.pt w8s4.npz --records 32``.
+``python -m kvphase.lab.export runs/w8s4/checkpoint.safetensors w8s4.npz --records 32``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Train a small model on lookups, with a curriculum over the number of records.
 
 A command as well: ``python -m kvphase.lab.train --design w8s4 --out runs/w8s4``. It writes
-``checkpoint.pt`` (weights, optimiser, state) and ``log.jsonl`` to the folder and goes on from
-them when started again. The data of a step depend on the seed and the step alone, so a run that
+``checkpoint.safetensors`` (weights, optimiser, state) and ``log.jsonl`` to the folder and goes on
+from them when started again. The data of a step depend on the seed and the step alone, so a run that
 was killed ends with the same weights as one that was not.
 """
 
@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
@@ -72,29 +74,32 @@ class Trainer:
     """Owns the model, the optimiser and the progress of one run in one folder."""
 
     def __init__(self, model: ModelConfig, config: TrainConfig, folder: Path) -> None:
-        """Start afresh, or go on from ``folder/checkpoint.pt`` where there is one.
+        """Start afresh, or go on from ``folder/checkpoint.safetensors`` where there is one.
 
         Raises:
             ValueError: If the folder holds a run with other settings.
         """
-        self.config, self.folder = config, folder
-        self.data = Lookups(load_vocabulary())
-        self.model = model.build(config.seed)
+        self.config: TrainConfig = config
+        self.folder: Path = folder
+        self.data: Lookups = Lookups(load_vocabulary())
+        self.model: Decoder = model.build(config.seed)
         decaying = [p for p in self.model.parameters() if p.ndim > 1]
         others = [p for p in self.model.parameters() if p.ndim <= 1]
         groups = [
             {"params": decaying, "weight_decay": config.weight_decay},
             {"params": others, "weight_decay": 0.0},
         ]
-        self.optimiser = torch.optim.AdamW(groups, lr=config.lr, betas=(0.9, 0.98), fused=True)
-        self.done = 0
+        self.optimiser: torch.optim.AdamW = torch.optim.AdamW(
+            groups, lr=config.lr, betas=(0.9, 0.98), fused=True
+        )
+        self.done: int = 0
         folder.mkdir(parents=True, exist_ok=True)
         if self._path.exists():
             self._resume()
 
     @property
     def _path(self) -> Path:
-        return self.folder / "checkpoint.pt"
+        return self.folder / "checkpoint.safetensors"
 
     def step(self) -> dict[str, Any]:
         """Train on one batch; return its records, loss, accuracy and hits by residue mod 8."""
@@ -134,29 +139,35 @@ class Trainer:
 
     def save(self) -> None:
         """Write the checkpoint in one move, so that a kill never leaves half a file."""
-        state = {
+        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        for number, moments in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser.{number}.{name}": value for name, value in moments.items()}
+        settings = {
             "model_config": json.dumps(self.model.config.to_dict()),
             "train_config": json.dumps(asdict(self.config)),
-            "model": self.model.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-            "step": self.done,
+            "step": str(self.done),
         }
         temporary = self._path.with_suffix(".tmp")
-        torch.save(state, temporary)
+        save_file(tensors, temporary, metadata=settings)
         temporary.replace(self._path)
 
     def _resume(self) -> None:
-        state = torch.load(self._path, weights_only=True)
-        settings = {
+        settings, tensors = _read(self._path)
+        mine = {
             "model_config": self.model.config.to_dict(),
             "train_config": asdict(self.config),
         }
-        for name, mine in settings.items():
-            if json.loads(state[name]) != json.loads(json.dumps(mine)):
+        for name, setting in mine.items():
+            if json.loads(settings[name]) != json.loads(json.dumps(setting)):
                 raise ValueError(f"{self._path} holds a run with another {name}")
-        self.model.load_state_dict(state["model"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.done = state["step"]
+        self.model.load_state_dict(_under("model", tensors))
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in _under("optimiser", tensors).items():
+            number, _, moment = name.partition(".")
+            moments.setdefault(int(number), {})[moment] = value
+        groups = self.optimiser.state_dict()["param_groups"]
+        self.optimiser.load_state_dict({"state": moments, "param_groups": groups})
+        self.done = int(settings["step"])
 
     def _log(self, window: list[dict[str, Any]], seconds: float) -> None:
         """Append one line: means over the steps since the last, at the largest size asked."""
@@ -186,10 +197,30 @@ def lookup_loss(model: Decoder, batch: Batch) -> tuple[Tensor, np.ndarray[Any, n
 
 def load_checkpoint(path: Path) -> tuple[Decoder, dict[str, Any]]:
     """Read a checkpoint: the model, and its training settings with the step under ``step``."""
-    state = torch.load(path, weights_only=True)
-    model = ModelConfig.from_dict(json.loads(state["model_config"])).build(0)
-    model.load_state_dict(state["model"])
-    return model, {**json.loads(state["train_config"]), "step": state["step"]}
+    settings, tensors = _read(path)
+    model = ModelConfig.from_dict(json.loads(settings["model_config"])).build(0)
+    model.load_state_dict(_under("model", tensors))
+    return model, {**json.loads(settings["train_config"]), "step": int(settings["step"])}
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Settings and tensors of a checkpoint.
+
+    Raises:
+        ValueError: If the file is none, or damaged.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = file.keys()  # it is no mapping: it cannot be iterated over
+            return dict(file.metadata()), {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError, TypeError) as error:
+        raise ValueError(f"{path} is not a checkpoint of kvphase, or is damaged") from error
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with ``prefix``, without it."""
+    start = f"{prefix}."
+    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
 
 
 def _parser() -> argparse.ArgumentParser:

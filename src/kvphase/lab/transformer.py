@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from kvphase.lab.compressors import (
     ChunkedConfig,
+    Compressor,
     KVShape,
     NoneConfig,
     RMSNorm,
@@ -131,14 +132,16 @@ class Attention(nn.Module):
         self.config = config
         inner = config.heads * config.head_dim
         raw = config.kv_heads * config.head_dim
-        self.query = nn.Linear(config.width, inner)
-        self.key = nn.Linear(config.width, raw)
-        self.value = None if config.tied_kv else nn.Linear(config.width, raw, bias=False)
-        self.output = nn.Linear(inner, config.width, bias=False)
-        self.query_norm = RMSNorm(config.head_dim, SHARPNESS * config.head_dim**-0.5)
-        self.key_norm = RMSNorm(config.head_dim)
+        self.query: nn.Linear = nn.Linear(config.width, inner)
+        self.key: nn.Linear = nn.Linear(config.width, raw)
+        self.value: nn.Linear | None = (
+            None if config.tied_kv else nn.Linear(config.width, raw, bias=False)
+        )
+        self.output: nn.Linear = nn.Linear(inner, config.width, bias=False)
+        self.query_norm: RMSNorm = RMSNorm(config.head_dim, SHARPNESS * config.head_dim**-0.5)
+        self.key_norm: RMSNorm = RMSNorm(config.head_dim)
         shape = KVShape(config.width, config.kv_heads, config.head_dim, config.tied_kv)
-        self.compressor = config.compressor.build(shape)
+        self.compressor: Compressor = config.compressor.build(shape)
 
     def start_local(self) -> None:
         """Set the query and key biases so that attention starts out preferring near tokens."""
@@ -214,9 +217,9 @@ class MLP(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         """Build the three projections."""
         super().__init__()
-        self.gate = nn.Linear(config.width, config.mlp_width, bias=False)
-        self.up = nn.Linear(config.width, config.mlp_width, bias=False)
-        self.down = nn.Linear(config.mlp_width, config.width, bias=False)
+        self.gate: nn.Linear = nn.Linear(config.width, config.mlp_width, bias=False)
+        self.up: nn.Linear = nn.Linear(config.width, config.mlp_width, bias=False)
+        self.down: nn.Linear = nn.Linear(config.mlp_width, config.width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``[B, T, D]`` to ``[B, T, D]``."""
@@ -230,8 +233,10 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         """Build both halves and their norms."""
         super().__init__()
-        self.attention_norm, self.attention = RMSNorm(config.width), Attention(config)
-        self.mlp_norm, self.mlp = RMSNorm(config.width), MLP(config)
+        self.attention_norm: RMSNorm = RMSNorm(config.width)
+        self.attention: Attention = Attention(config)
+        self.mlp_norm: RMSNorm = RMSNorm(config.width)
+        self.mlp: MLP = MLP(config)
 
     def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
         """Map the residual stream ``[B, T, D]`` to ``[B, T, D]``, or to ``[B, Q, D]`` at ``at``."""
@@ -248,10 +253,11 @@ class Decoder(nn.Module):
         """Build the layers with small weights; outputs shrink with depth."""
         super().__init__()
         self.config = config
-        self.embedding = nn.Embedding(config.vocab_size, config.width)
-        self.conv = nn.Parameter(torch.randn(config.conv, config.width) * config.conv**-0.5)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.norm = RMSNorm(config.width)
+        self.embedding: nn.Embedding = nn.Embedding(config.vocab_size, config.width)
+        kernel = torch.randn(config.conv, config.width) * config.conv**-0.5
+        self.conv: nn.Parameter = nn.Parameter(kernel)
+        self.blocks: nn.ModuleList = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.norm: RMSNorm = RMSNorm(config.width)
         self._initialise()
 
     def _initialise(self) -> None:

@@ -112,8 +112,8 @@ class ToyWords:
         self.tokens: list[str] = vocab["tokens"]
         ids = {text: number for number, text in enumerate(self.tokens)}
         self._ids = ids
-        self.bos = ids[vocab["bos"]]
-        self.values = tuple(ids[text] for text in vocab["values"])
+        self.bos: int = ids[vocab["bos"]]
+        self.values: tuple[int, ...] = tuple(ids[text] for text in vocab["values"])
         """Ids of the words that a record may hold as its value."""
         special = {vocab["bos"]}
         self._plain = self._pattern(set(ids) - special)
@@ -169,10 +169,10 @@ class ToyEngine:
 
     def __init__(self, name: str, model: Model, words: ToyWords) -> None:
         """Join a model and its tokenizer under ``toy:name``."""
-        self.name = f"toy:{name}"
+        self.name: str = f"toy:{name}"
         self.model = model
         self.words = words
-        self.context_tokens = int(model.config.get("context_tokens", CONTEXT_TOKENS))
+        self.context_tokens: int = int(model.config.get("context_tokens", CONTEXT_TOKENS))
         self.parameters = 0
         self.file_bytes = 0
 

@@ -105,13 +105,14 @@ class Branch:
         self, weights: Mapping[str, Array], prefix: str, settings: Mapping[str, Any]
     ) -> None:
         """Take the branch's arrays from ``weights`` by their names under ``prefix``."""
-        self.window, self.gates = settings["window"], settings["gates"]
-        self.norm = weights[f"{prefix}.norm.scale"]
-        self.payload = weights[f"{prefix}.payload"]  # [maps, D, G*d]
+        self.window: int = settings["window"]
+        self.gates: str = settings["gates"]
+        self.norm: Array = weights[f"{prefix}.norm.scale"]
+        self.payload: Array = weights[f"{prefix}.payload"]  # [maps, D, G*d]
         if self.gates != "uniform":
-            self.gate = weights[f"{prefix}.gate"]  # [maps, D, G*d or G]
+            self.gate: Array = weights[f"{prefix}.gate"]  # [maps, D, G*d or G]
             bias = f"{prefix}.bias"
-            self.bias = weights[bias] if settings["gate_bias"] else np.zeros(1)
+            self.bias: Array = weights[bias] if settings["gate_bias"] else np.zeros(1)
 
     def __call__(self, windows: Array, present: NDArray[np.bool_]) -> Array:
         """Pool ``windows [N, W, D]`` where ``present [N, W]`` to entries ``[G, N, d]``."""
@@ -142,30 +143,36 @@ class Layer:
         self, weights: Mapping[str, Array], prefix: str, config: Mapping[str, Any]
     ) -> None:
         """Take the layer's arrays from ``weights`` by their names under ``prefix``."""
-        self.heads, self.kv_heads = config["heads"], config["kv_heads"]
-        self.size, self.width = config["head_dim"], config["width"]
-        self.tied, settings = config["tied_kv"], config["compressor"]
-        self.compressed = settings["name"] == "chunked"
+        self.heads: int = config["heads"]
+        self.kv_heads: int = config["kv_heads"]
+        self.size: int = config["head_dim"]
+        self.width: int = config["width"]
+        self.tied: bool = config["tied_kv"]
+        settings = config["compressor"]
+        self.compressed: bool = settings["name"] == "chunked"
         self.local_window: int = config["local_window"] if self.compressed else NEVER
         self.window: int = settings["window"] if self.compressed else 1
         self.stride: int = settings["stride"] if self.compressed else NEVER
-        self.rotate = Rotation(self.size, config["rope_dims"], config["rope_base"])
+        self.rotate: Rotation = Rotation(self.size, config["rope_dims"], config["rope_base"])
 
         def linear(name: str) -> Array:
             return np.ascontiguousarray(weights[f"{prefix}.{name}.weight"].T)
 
-        self.query, self.key = linear("attention.query"), linear("attention.key")
-        self.value = self.key if self.tied else linear("attention.value")
-        self.output = linear("attention.output")
-        self.gate, self.up, self.down = linear("mlp.gate"), linear("mlp.up"), linear("mlp.down")
-        self.attention_norm = weights[f"{prefix}.attention_norm.scale"]
-        self.query_bias = weights[f"{prefix}.attention.query.bias"]
-        self.key_bias = weights[f"{prefix}.attention.key.bias"]
-        self.query_norm = weights[f"{prefix}.attention.query_norm.scale"]
-        self.key_norm = weights[f"{prefix}.attention.key_norm.scale"]
-        self.mlp_norm = weights[f"{prefix}.mlp_norm.scale"]
+        self.query: Array = linear("attention.query")
+        self.key: Array = linear("attention.key")
+        self.value: Array = self.key if self.tied else linear("attention.value")
+        self.output: Array = linear("attention.output")
+        self.gate: Array = linear("mlp.gate")
+        self.up: Array = linear("mlp.up")
+        self.down: Array = linear("mlp.down")
+        self.attention_norm: Array = weights[f"{prefix}.attention_norm.scale"]
+        self.query_bias: Array = weights[f"{prefix}.attention.query.bias"]
+        self.key_bias: Array = weights[f"{prefix}.attention.key.bias"]
+        self.query_norm: Array = weights[f"{prefix}.attention.query_norm.scale"]
+        self.key_norm: Array = weights[f"{prefix}.attention.key_norm.scale"]
+        self.mlp_norm: Array = weights[f"{prefix}.mlp_norm.scale"]
         streams = () if not self.compressed else ("keys",) if self.tied else ("keys", "values")
-        self.branches = [
+        self.branches: list[Branch] = [
             Branch(weights, f"{prefix}.attention.compressor.{name}", settings) for name in streams
         ]
 

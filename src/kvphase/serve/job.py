@@ -69,8 +69,8 @@ class Ending:
     def __init__(self, words: tuple[str, ...]) -> None:
         """Watch for ``words``."""
         self._words = words
-        self.held = ""
-        self.found = ""
+        self.held: str = ""
+        self.found: str = ""
 
     def release(self, text: str) -> str:
         """Add ``text``; return what may be shown now."""

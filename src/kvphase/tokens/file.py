@@ -35,7 +35,7 @@ class FileTokenizer:
             raise UsageError(f"{path} is not a tokenizer.json: {error}") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self.bos = self._start()
+        self.bos: tuple[int, ...] = self._start()
 
     async def tokenize(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:
         """Token ids of each text, without BOS; special tokens are parsed only if ``special``."""

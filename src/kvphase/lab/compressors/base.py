@@ -43,7 +43,7 @@ class RMSNorm(nn.Module):
     def __init__(self, size: int, start: float = 1.0) -> None:
         """Start with the scale ``start`` on all ``size`` channels."""
         super().__init__()
-        self.scale = nn.Parameter(torch.full((size,), start))
+        self.scale: nn.Parameter = nn.Parameter(torch.full((size,), start))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return ``x / rms(x) * scale``, the same shape as ``x [..., size]``."""

@@ -95,18 +95,21 @@ class Branch(nn.Module):
     def __init__(self, config: ChunkedConfig, shape: KVShape) -> None:
         """Draw the maps at ``1 / sqrt(D)`` and start all biases at zero."""
         super().__init__()
-        self.config, self.shape = config, shape
+        self.config: ChunkedConfig = config
+        self.shape: KVShape = shape
         size = shape.kv_heads * shape.head_dim
         gate_size = size if config.gates == "vector" else shape.kv_heads
         scale = shape.width**-0.5
         count = config.map_count
         # payload maps [maps, D, G*d], gate maps [maps, D, G*d or G], biases [W, G*d or G]
-        self.payload = nn.Parameter(torch.randn(count, shape.width, size) * scale)
+        self.payload: nn.Parameter = nn.Parameter(torch.randn(count, shape.width, size) * scale)
         if config.gates != "uniform":
-            self.gate = nn.Parameter(torch.randn(count, shape.width, gate_size) * scale)
+            self.gate: nn.Parameter = nn.Parameter(
+                torch.randn(count, shape.width, gate_size) * scale
+            )
             if config.gate_bias:
-                self.bias = nn.Parameter(torch.zeros(config.window, gate_size))
-        self.norm = RMSNorm(shape.head_dim)
+                self.bias: nn.Parameter = nn.Parameter(torch.zeros(config.window, gate_size))
+        self.norm: RMSNorm = RMSNorm(shape.head_dim)
 
     def forward(self, x: Tensor) -> Tensor:
         """Pool ``x [B, T, D]`` to normalised entries ``[B, G, N, d]``."""
@@ -151,8 +154,8 @@ class Chunked(Compressor):
     def __init__(self, config: ChunkedConfig, shape: KVShape) -> None:
         """Build one branch where keys and values are tied, two otherwise."""
         super().__init__()
-        self.keys = Branch(config, shape)
-        self.values = None if shape.tied else Branch(config, shape)
+        self.keys: Branch = Branch(config, shape)
+        self.values: Branch | None = None if shape.tied else Branch(config, shape)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values ``[B, G, N, d]``."""
