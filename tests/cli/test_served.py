@@ -41,8 +41,8 @@ def test_served_and_in_process_answers_are_the_same(tmp_path: Path) -> None:
         ("html", "HTML"),
         ("loading", "loading|503|not ready"),
         ("cut=300", "cut|truncated|tokens"),
-        ("5xx=1,after=200", "asked|HTTP 5"),
-        ("half-json=1,after=200", "JSON|asked"),
+        ("5xx=1,after=60", "asked|HTTP 5"),
+        ("half-json=1,after=60", "JSON|asked"),
     ],
 )
 def test_a_broken_server_ends_in_one_sentence(tmp_path: Path, fault: str, says: str) -> None:

@@ -2,8 +2,8 @@
 
 A command as well: ``python -m kvphase.lab.train --design w8s4 --out runs/w8s4``. It writes
 ``checkpoint.safetensors`` (weights, optimiser, state) and ``log.jsonl`` to the folder and goes on
-from them when started again. The data of a step depend on the seed and the step alone, so a run that
-was killed ends with the same weights as one that was not.
+from them when started again. The data of a step depend on the seed and the step alone, so a run
+that was killed ends with the same weights as one that was not.
 """
 
 from __future__ import annotations

@@ -139,6 +139,8 @@ def _begin(
     if out is None and resume:
         raise UsageError("--resume needs the run file: --out FILE.kvphase")
     exists = out is not None and out.exists()
+    if out is not None and not out.parent.is_dir():
+        raise UsageError(f"the folder of {out.name} does not exist")
     if out is None or not exists:
         # A run that was killed before its file was made is resumed by starting it.
         return _Start(target or DEFAULT_TARGET, settings or Settings(), resume=False)
@@ -242,7 +244,6 @@ def _manifest(about: About, plan: NeedlePlan, settings: Settings) -> dict[str, A
 
 def _opened(path: Path, manifest: dict[str, Any], *, resume: bool) -> Store:
     if not resume:
-        path.parent.mkdir(parents=True, exist_ok=True)
         return Store.create(path, manifest)
     store = Store.resume(path)
     before = store.manifest
@@ -256,6 +257,7 @@ def _opened(path: Path, manifest: dict[str, Any], *, resume: bool) -> Store:
 
 
 def _default_path(about: About) -> Path:
+    RUNS.mkdir(exist_ok=True)
     name = "".join(c if c.isalnum() or c in "-_" else "-" for c in (about.model or about.runtime))
     stamp = time.strftime("%Y%m%d-%H%M%S")
     path = RUNS / f"{name[:60]}-{stamp}.kvphase"
