@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -115,8 +116,8 @@ def _show(run: Run, *, json: bool) -> None:
         show_run(run, out)
         out.print(f"Run file: {run.path}", soft_wrap=True)
         out.print(f"Verdict:  {beside}", soft_wrap=True)
-        if run.manifest["toy"]:
-            out.print("Your own model next: kvphase check http://127.0.0.1:8080 (a llama-server)")
+        if run.manifest["target"].startswith("toy:") and not run.partial:
+            out.print("Next, your own model on a llama-server: kvphase check http://127.0.0.1:8080")
 
 
 def _show_partial(opened: list[Path], *, json: bool) -> None:
@@ -130,4 +131,9 @@ def _show_partial(opened: list[Path], *, json: bool) -> None:
     except KvphaseError:
         return  # stopped before the first answer
     _show(run, json=json)
-    sys.stderr.write(f"To go on: kvphase check TARGET --resume --out {opened[0]}\n")
+    target = run.manifest["target"]
+    named = target.startswith("toy:") or "127.0.0.1" in target or "localhost" in target
+    again = target if named else "TARGET"  # other hosts are not recorded
+    sys.stderr.write(
+        f"To go on: kvphase check {again} --resume --out {shlex.quote(str(run.path))}\n"
+    )

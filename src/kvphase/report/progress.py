@@ -69,14 +69,18 @@ class Progress:
             self._console.print(Text(DEMO, style="bold"))
         self._console.print(
             Text(
-                f"{name}: {self._total:,} questions on {len(plan.layouts)} contexts "
-                f"of {plan.design.context_tokens:,} tokens"
+                f"{name}: {plan.design.screen:,} questions on {len(plan.layouts)} contexts of "
+                f"{plan.design.context_tokens:,} tokens, "
+                f"{self._total - plan.design.screen:,} more for the audit"
             )
         )
 
     def answered(self, event: Event) -> None:
         """Count one answer and redraw if it is time."""
         self._done += 1
+        if event.replayed:
+            # Answers of an earlier sitting cost no time and say nothing about the time left.
+            self._started = time.monotonic()
         self._fresh += not event.replayed
         self._tokens += event.prefilled + event.generated
         self._cached += event.cached
@@ -84,6 +88,8 @@ class Progress:
             count = self._counts[event.ask.target % self._modulus]
             count[0] += 1
             count[1] += event.correct
+        if event.replayed:
+            return
         now = time.monotonic()
         live = self._live.is_started
         if now - self._shown < (_REFRESH if live else _LINE_EVERY):
@@ -107,7 +113,7 @@ class Progress:
         asked, right = (sum(c[i] for c in self._counts) for i in (0, 1))
         mean = f"mean {100 * right / asked:.1f}%, " if asked else ""
         return Text(
-            f"{self._done} of {self._total}, {mean}{_span(left)} left; "
+            f"{self._done:,} of {self._total:,}, {mean}{_span(left)} left; "
             f"tokens: {self._tokens:,} computed, {self._cached:,} cached"
         )
 

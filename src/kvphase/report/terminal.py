@@ -85,14 +85,17 @@ def show_run(run: Run, out: Console) -> None:
         f"{design['records']} records {glyphs.dot} seed {manifest['seed']}"
     )
     out.print()
-    show_verdict(run.verdict, out, partial=run.partial)
+    show_verdict(run.verdict, out, partial=run.partial, of="the token position of the fact")
     out.print(Text(_cost(run), style="dim"))
 
 
-def show_verdict(verdict: Verdict, out: Console, *, partial: bool = False) -> None:
-    """The curve by residue and the verdict in words."""
+def show_verdict(
+    verdict: Verdict, out: Console, *, partial: bool = False, of: str = "the position"
+) -> None:
+    """The curve by residue and the verdict in words; ``of`` says what stands at the position."""
     glyphs = Glyphs.of(out.encoding)
-    out.print(f"Right answers by the position of the fact's first token, modulo {verdict.modulus}:")
+    interval = f"{glyphs.low}{glyphs.part}{glyphs.high}"
+    out.print(f"Right answers by {of}, modulo {verdict.modulus} ({interval} 95% interval):")
     for line in curve_lines(verdict.curve, verdict.modulus, glyphs):
         out.print(line)
     out.print()

@@ -7,6 +7,7 @@ resumed run asks again; waiting for the disk after each answer would cost more t
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import sqlite3
@@ -153,6 +154,11 @@ class Store:
 
     def close(self) -> None:
         """Close the file and let another writer in."""
+        if self._lock is not None:
+            # Without readers this leaves one file; with readers the log stays beside it.
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("PRAGMA busy_timeout = 0")
+                self._db.execute("PRAGMA journal_mode = DELETE")
         self._db.close()
         if self._lock is not None:
             self._lock.release()
