@@ -22,18 +22,18 @@ NEAR_TIE = 0.5
 def test_a_real_model_gets_an_honest_verdict(smollm2: str, tmp_path: Path) -> None:
     """Full attention: no phase may be found; a model this small may leave the rest open."""
     path = tmp_path / "a.kvphase"
-    settings = kvphase.Settings(context=2048, questions=72, cold=1, seed=3)
+    settings = kvphase.Settings(context=2048, records=16, modulus=4, questions=64, cold=1, seed=3)
     run = kvphase.check(smollm2, settings, out=path)
     found = run.verdict
-    assert found.n == 72
+    assert found.n == 64
     assert found.verdict in ("not-detected", "inconclusive")
     assert 0.1 < found.mean < 0.95
-    # Each of the three prefixes once, with the four tokens of the warm-up; two tokens a question
+    # Each of the four prefixes once, with the four tokens of the warm-up; two tokens a question
     # (one for a repeat that the cache holds whole); one cold prefill.
     prefix, asks = 2046, run.totals["asked"]
-    assert asks == 72 + 72 + 1
+    assert asks == 64 + 64 + 1
     assert run.totals["prefilled"] is not None
-    assert run.totals["prefilled"] <= 3 * (prefix + 4) + 2 * asks + 2048 + 3 * 4
+    assert run.totals["prefilled"] <= 4 * (prefix + 4) + 2 * asks + 2048 + 4 * 4
     assert run.manifest["model"] == "SmolLM2-135M-Instruct.Q4_1.gguf"
     assert "127.0.0.1" in run.manifest["target"]
 
