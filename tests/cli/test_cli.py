@@ -101,6 +101,9 @@ def test_json_puts_the_document_and_nothing_else_on_stdout(tmp_path: Path) -> No
         (["check", "--chat"], 2, "template"),
         (["check", "--resume"], 2, "--out FILE.kvphase"),
         (["check", "--out", "no/such/folder/a.kvphase"], 2, "does not exist"),
+        (["check", "--out", "."], 2, "is a folder"),
+        (["check", "--out", "text.csv/a.kvphase"], 2, "does not exist"),
+        (["check", "--out", "a" * 300 + ".kvphase"], 2, "cannot be used"),
         (["check", "--out", "text.kvphase", "--resume"], 2, "not a kvphase run file"),
         (["check", "--out", "text.kvphase"], 2, "exists already"),
         (["info", "http://127.0.0.1:9"], 3, "refused|reached"),
@@ -122,13 +125,40 @@ def test_bad_input_gets_one_sentence_and_an_exit_code(
     assert str(tmp_path) not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://user:s3cret@127.0.0.1:99999",
+        "http://user:s3cret@127.0.0.1:abc",
+        "http://user:s3cret@",
+        "user:s3cret@127.0.0.1:80",
+        "https:/user:s3cret@h",
+    ],
+)
+def test_what_may_be_a_password_is_never_shown(tmp_path: Path, address: str) -> None:
+    done = kvphase("info", address, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "s3cret" not in done.stderr + done.stdout
+    one_sentence(done)
+
+
+def test_a_finished_run_is_shown_again_but_not_as_another(tmp_path: Path) -> None:
+    kvphase("check", "toy:full", *SMALL, "--out", "a.kvphase", cwd=tmp_path)
+    resume = ["--resume", "--out", "a.kvphase"]
+    assert kvphase("check", *resume, cwd=tmp_path).returncode == 0
+    for other in (["toy:w8s4"], ["--seed", "3"], ["toy:nonsense"], ["http://127.0.0.1:1"]):
+        done = kvphase("check", *other, *resume, cwd=tmp_path)
+        assert done.returncode == 2, done.stderr
+        assert "was made with" in one_sentence(done)
+
+
 def test_a_resumed_run_must_be_the_same_run(tmp_path: Path) -> None:
     kvphase("check", "toy:full", *SMALL, "--out", "a.kvphase", cwd=tmp_path)
     with Store.resume(tmp_path / "a.kvphase") as store:
         store.note(state="asking")
     other = kvphase("check", "toy:w8s4", "--resume", "--out", "a.kvphase", cwd=tmp_path)
     assert other.returncode == 2
-    assert "another model" in one_sentence(other)
+    assert "was made with toy:full" in one_sentence(other)
     seed = kvphase("check", "--seed", "5", "--resume", "--out", "a.kvphase", cwd=tmp_path)
     assert seed.returncode == 2
     assert "seed = 0, not 5" in one_sentence(seed)

@@ -108,7 +108,10 @@ def _show(run: Run, *, json: bool) -> None:
 
     text = as_json(run_document(run))
     beside = run.path.with_suffix(".verdict.json")
-    beside.write_text(text + "\n", encoding="utf-8")
+    try:
+        beside.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        sys.stderr.write(f"kvphase: {beside.name} cannot be written: {error.strerror}\n")
     if json:
         typer.echo(text)
     else:

@@ -138,19 +138,32 @@ def _begin(
     """How this sitting starts, or the run itself if nothing is left to ask."""
     if out is None and resume:
         raise UsageError("--resume needs the run file: --out FILE.kvphase")
-    exists = out is not None and out.exists()
-    if out is not None and not out.parent.is_dir():
-        raise UsageError(f"the folder of {out.name} does not exist")
-    if out is None or not exists:
+    if out is None or not _exists(out):
         # A run that was killed before its file was made is resumed by starting it.
         return _Start(target or DEFAULT_TARGET, settings or Settings(), resume=False)
     if not resume:
         raise StoreError(f"{out.name} exists already; add --resume to go on with it")
     with Store.read(out) as store:
-        if store.manifest.get("state") == "done":
+        recorded = store.manifest
+        done = recorded.get("state") == "done"
+        target, settings = _same_settings(recorded, target, settings, done=done)
+        if done:
             return _measured(store)
-        target, settings = _same_settings(store.manifest, target, settings)
     return _Start(target, settings, resume=True)
+
+
+def _exists(out: Path) -> bool:
+    """Whether there is a run file at ``out``; anything that can never be one is refused."""
+    try:
+        if out.is_dir() or not out.name:
+            raise UsageError(f"{str(out)!r} is a folder; name a file for the run")
+        if not out.parent.is_dir():
+            raise UsageError(f"the folder of {out.name} does not exist")
+        if out.exists() and not out.is_file():
+            raise UsageError(f"{str(out)!r} is not an ordinary file")
+        return out.exists()
+    except OSError as error:
+        raise UsageError(f"the run file cannot be used: {error.strerror}") from error
 
 
 async def prepare(runtime: Runtime, settings: Settings) -> NeedlePlan:
@@ -200,9 +213,12 @@ def _measured(store: Store, verdict: Verdict | None = None) -> Run:
 
 
 def _same_settings(
-    recorded: dict[str, Any], target: str | None, settings: Settings | None
+    recorded: dict[str, Any], target: str | None, settings: Settings | None, *, done: bool
 ) -> tuple[str, Settings]:
-    """The recorded settings; those given again must agree with them."""
+    """The recorded settings; those given again must agree with them, and so must a toy's name."""
+    toy = recorded["target"].startswith("toy:")
+    if target is not None and target != recorded["target"] and (toy or target.startswith("toy:")):
+        raise UsageError(f"the run file was made with {recorded['target']}; start a new one")
     before = Settings(**recorded["settings"])
     if settings is not None:
         default, asked, kept = asdict(Settings()), asdict(settings), asdict(before)
@@ -212,7 +228,7 @@ def _same_settings(
                     f"the run file was made with {name} = {kept[name]}, not {value}; "
                     "leave the option out to resume it"
                 )
-    if target is None and not recorded["target"].startswith("toy:"):
+    if target is None and not toy and not done:
         raise UsageError("give the server's address again to resume this run")
     return target or recorded["target"], before
 
@@ -257,7 +273,10 @@ def _opened(path: Path, manifest: dict[str, Any], *, resume: bool) -> Store:
 
 
 def _default_path(about: About) -> Path:
-    RUNS.mkdir(exist_ok=True)
+    try:
+        RUNS.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the folder {RUNS} cannot be made here: {error.strerror}") from error
     name = "".join(c if c.isalnum() or c in "-_" else "-" for c in (about.model or about.runtime))
     stamp = time.strftime("%Y%m%d-%H%M%S")
     path = RUNS / f"{name[:60]}-{stamp}.kvphase"

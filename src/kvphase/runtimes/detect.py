@@ -34,9 +34,11 @@ def open_runtime(target: str) -> AbstractAsyncContextManager[Runtime]:
         return _toy(target.removeprefix("toy:"))
     if HOST_AND_PORT.fullmatch(target):
         target = f"http://{target}"
-    if target.startswith(("http://", "https://")):
+    if target.lower().startswith(("http://", "https://")):
         return _server(target.rstrip("/").removesuffix("/v1"))
-    raise UsageError(f"{target!r} is not a target; accepted are {ACCEPTED}")
+    from kvphase.runtimes.http import shown  # late: needs the HTTP client
+
+    raise UsageError(f"{shown(target)!r} is not a target; accepted are {ACCEPTED}")
 
 
 @asynccontextmanager

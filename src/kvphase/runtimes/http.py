@@ -44,6 +44,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def shown(address: str) -> str:
+    """``address`` as it may be shown: nothing of what may be a password or a key in it."""
+    scheme, mark, rest = address.rpartition("//")
+    return f"{scheme}{mark}{rest.rpartition('@')[2].partition('?')[0]}"
+
+
 def new_client(
     address: str, transport: httpx2.AsyncBaseTransport | None = None
 ) -> httpx2.AsyncClient:
@@ -55,9 +61,9 @@ def new_client(
     try:
         url = httpx2.URL(address)
     except httpx2.InvalidURL as error:
-        raise UsageError(f"{address!r} is not an address: {error}") from error
+        raise UsageError(f"{shown(address)!r} is not an address of a host and a port") from error
     if not url.host or not 0 < (url.port or 80) < 65536:
-        raise UsageError(f"{address!r} is not an address with a host and a port below 65536")
+        raise UsageError(f"{shown(address)!r} is not an address with a host and a port below 65536")
     key = os.environ.get(KEY_VARIABLE)
     # Reading all certificates takes longer than a question, and plain HTTP never looks at one.
     plain = url.scheme == "http"
@@ -166,7 +172,7 @@ def _event(data: str) -> dict[str, Any]:
 def _parsed(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if text.lstrip()[:1] in ("{", "["):
             raise TransientFault("the server's answer is torn in the middle of its JSON") from error
         raise RuntimeFault("the server's answer is not JSON") from error
@@ -196,7 +202,7 @@ def _reason(text: str) -> str:
     try:
         error = json.loads(text)["error"]
         message = str(error["message"] if isinstance(error, dict) else error)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         message = "" if text.lstrip()[:1] in ("{", "[") else text
     key = os.environ.get(KEY_VARIABLE)
     if key:

@@ -19,6 +19,8 @@ from kvphase.types import Audit, Gap, Verdict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+MOST_ANSWERS = 10**9
+"""The hypergeometric draw is exact below this."""
 UNRESOLVED = 0.01
 """P value of the whole cycle, given its best divisor, at which the divisor is no answer."""
 
@@ -128,6 +130,7 @@ def _series(residue: Sequence[int], n: Sequence[int], correct: Sequence[int]) ->
     for r, of, right in zip(residue, n, correct, strict=True):
         if not 0 <= right <= of:
             raise UsageError(f"Residue {r} has {right} right answers of {of}.")
+    _must_be_dealable(sum(n))
     order = np.argsort(np.array(residue))
     columns = (np.array(values, dtype=np.int64)[order] for values in (residue, n, correct))
     return counted(*columns)
@@ -136,6 +139,11 @@ def _series(residue: Sequence[int], n: Sequence[int], correct: Sequence[int]) ->
 def divisors(size: int) -> list[int]:
     """Divisors of ``size`` from 2 up, ``size`` included."""
     return [p for p in range(2, size + 1) if size % p == 0]
+
+
+def _must_be_dealable(total: int) -> None:
+    if total >= MOST_ANSWERS:
+        raise UsageError(f"{total:,} answers are more than the {MOST_ANSWERS:,} that can be dealt.")
 
 
 def _find(series: Series, size: int, alpha: float, rng: np.random.Generator) -> _Finding:
