@@ -173,6 +173,8 @@ def test_an_interrupt_ends_with_a_partial_report_and_resumes(tmp_path: Path) -> 
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Tests that run in the background of a shell inherit an ignored SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     _wait_for_answers(tmp_path / "a.kvphase", 30)
     child.send_signal(signal.SIGINT)
