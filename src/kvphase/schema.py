@@ -12,6 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 VERDICT_SCHEMA: Literal["kvphase/verdict@1"] = "kvphase/verdict@1"
 
 
+VerdictText = Literal[
+    "phase-sensitive", "aperiodic", "saturated", "not-detected", "inconclusive", "unreliable"
+]
+
+
 class _Document(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False
@@ -56,22 +61,12 @@ class AuditJson(_Document):
     cold: int
     cold_flips: int
     near_ties: int
+    alone: int
+    alone_flips: int
     excess: float
     excess_lower95: float
     unfinished: int
     asked: int
-
-
-class LengthJson(_Document):
-    """The verdict at one context length."""
-
-    context_tokens: int | None
-    verdict: str
-    period: int | None
-    p_value: float | None
-    mean: float
-    worst: PhaseJson | None
-    gap: GapJson
 
 
 class TokensJson(_Document):
@@ -91,6 +86,99 @@ class BalanceJson(_Document):
     sd_depth: tuple[float, ...]
     worst_mean: float
     worst_variance: float
+
+
+class LookJson(_Document):
+    """One look at the answers so far, while more were still to come."""
+
+    n: int
+    p_value: float | None
+    weight: float
+
+
+class LengthJson(_Document):
+    """One rung of the ladder: the completion flip, or the needles at one context length."""
+
+    rung: str
+    """``flip``, or ``needle-TOKENS``; ``imported`` for analysed results."""
+    context_tokens: int | None
+    """None for the flip, whose prompts differ in length."""
+    design: str
+    records: int | None
+    modulus: int
+    adapted: bool
+    """The number of records was chosen on a pilot."""
+    partial: bool
+    verdict: VerdictText
+    reason: str
+    would_settle: str | None
+    period: int | None
+    p_value: float | None
+    mean: float
+    worst: PhaseJson | None
+    best: PhaseJson | None
+    mde_pp: float | None
+    gap: GapJson
+    curve: tuple[PointJson, ...]
+    n: int
+    contexts: int
+    looks: tuple[LookJson, ...]
+    audit: AuditJson
+    notes: tuple[str, ...]
+    balance: BalanceJson | None
+    tokens: TokensJson
+    seconds: float | None
+
+
+class SkippedJson(_Document):
+    """A rung that was not climbed, and why."""
+
+    rung: str
+    why: str
+
+
+class FactorJson(_Document):
+    """What the residue of one position explains, the other two held fixed."""
+
+    name: Literal["target", "question", "distance"]
+    p_value: float | None
+    gap_pp: float | None
+    effect_pp: tuple[float, ...]
+    mde_pp: float | None
+
+
+class TailJson(_Document):
+    """Filler only after the target: accuracy should stay flat."""
+
+    status: Literal["flat", "not-flat", "inconclusive"]
+    margin_pp: float
+    largest_pp: float
+    upper_pp: float
+    curve: tuple[PointJson, ...]
+    n: int
+
+
+class ConfirmJson(_Document):
+    """The same contents shifted: which position an effect follows."""
+
+    rung: str
+    """The rung whose finding was confirmed or not."""
+    status: Literal[
+        "follows-target",
+        "follows-question",
+        "follows-distance",
+        "mixed",
+        "not-confirmed",
+        "inconclusive",
+    ]
+    reason: str
+    period: int
+    factors: tuple[FactorJson, ...]
+    curve: tuple[PointJson, ...]
+    tail: TailJson | None
+    n: int
+    contexts: int
+    partial: bool
 
 
 class VerdictFile(_Document):
@@ -114,9 +202,7 @@ class VerdictFile(_Document):
     adapted: bool
     partial: bool
     rotation_known: bool
-    verdict: Literal[
-        "phase-sensitive", "aperiodic", "saturated", "not-detected", "inconclusive", "unreliable"
-    ]
+    verdict: VerdictText
     reason: str
     would_settle: str | None
     measure: str
@@ -131,6 +217,15 @@ class VerdictFile(_Document):
     curve: tuple[PointJson, ...]
     audit: AuditJson
     per_length: tuple[LengthJson, ...]
+    """Every rung that was measured, in the order climbed; the verdict above rests on ``rung``."""
+    rung: str
+    skipped: tuple[SkippedJson, ...]
+    confirm: ConfirmJson | None
+    looks: tuple[LookJson, ...]
+    traffic: bool
+    """Somebody else used the server meanwhile."""
+    digest: str | None
+    """Digest of design, seed, model and answers: what a picture of this run can be checked by."""
     tokens: TokensJson
     seconds: float | None
     n: int

@@ -26,6 +26,9 @@ VerdictName = Literal[
 class Arm(enum.StrEnum):
     """What an ask is for. Verdicts come from the screen; the others are controls or audits."""
 
+    PILOT = "pilot"
+    """Sets the difficulty or times the server; its answers are never measured."""
+
     SCREEN = "screen"
     """The measurement itself: a question on the shared, cached prefix."""
     SHIFT = "shift"
@@ -59,7 +62,7 @@ class Ask:
     expected: str
     """The right answer's text, as the tokenizer spells it (leading space included)."""
     candidates: tuple[str, ...]
-    """Answers whose scores are of interest, the expected one first."""
+    """Answers whose scores are of interest: the expected one, then a tempting wrong one if any."""
     arm: Arm
     item: int
     """Pairs the same content at other positions, and a screen ask with its repeats."""
@@ -71,6 +74,8 @@ class Ask:
     """Filler tokens before the content: the start offset of the prefix."""
     generate: int = 1
     """Answer tokens to generate."""
+    question: int | None = None
+    """Index of the question's first token in ``prefix + suffix``; None where there is none."""
 
     @property
     def prompt(self) -> tuple[int, ...]:
@@ -86,6 +91,8 @@ class Reply:
     logprob: float | None = None
     """Natural log-probability of ``expected`` as the next token, before sampling, at temperature
     1 over the full vocabulary; None where the runtime gives none, -inf where it was censored."""
+    against: float | None = None
+    """Log-probability of the tempting wrong answer, as ``logprob``; None without one."""
     margin: float | None = None
     """Log-probability of the best next token minus that of the second: small means a near tie."""
     finished: bool = True
@@ -118,6 +125,10 @@ class Answers:
     """The answers themselves, to compare a repeat with its original."""
     margin: NDArray[np.float64]
     """Best minus second log-probability; nan unknown."""
+    question: NDArray[np.int64]
+    """Absolute index of the question's first token; -1 unknown."""
+    against: NDArray[np.float64]
+    """Log-probability of the tempting wrong answer; nan unknown, -inf censored."""
 
     def __len__(self) -> int:
         return int(self.position.shape[0])
@@ -296,11 +307,24 @@ class Audit:
     cold_flips: int = 0
     near_ties: int = 0
     """Cold flips whose two best next tokens lay within the near-tie margin."""
+    alone: int = 0
+    alone_flips: int = 0
     excess: float = 0.0
     """Disagreement of cold asks beyond that of plain repeats (fraction)."""
     excess_lower95: float = 0.0
     unfinished: int = 0
     asked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at the answers so far, while more were still to come."""
+
+    n: int
+    """Screen answers seen."""
+    p_value: float | None
+    weight: float
+    """Share of the level that this look may spend; the weights of all looks add up to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,3 +349,65 @@ class Verdict:
     n: int
     contexts: int
     notes: tuple[str, ...] = ()
+    looks: tuple[Look, ...] = ()
+    """Looks that were taken, in order; empty where all answers were tested once."""
+
+
+FactorName = Literal["target", "question", "distance"]
+ConfirmStatus = Literal[
+    "follows-target",
+    "follows-question",
+    "follows-distance",
+    "mixed",
+    "not-confirmed",
+    "inconclusive",
+]
+TailStatus = Literal["flat", "not-flat", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What the residue of one position explains, the other two held fixed."""
+
+    name: FactorName
+    """The target's position, the question's, or the distance from target to question."""
+    p_value: float | None
+    """None where the design cannot tell this factor from the others."""
+    gap_pp: float | None
+    """Best minus worst residue after adjustment for contents, prefills and the other factors."""
+    effect_pp: tuple[float, ...]
+    """Adjusted deviation of each residue from the mean, percentage points; empty if unknown."""
+    mde_pp: float | None
+    """Gap of one weak residue that would have been found with 95% power."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The control: filler only after the target, so that only the question moves."""
+
+    status: TailStatus
+    margin_pp: float
+    """Deviation of a residue's accuracy from the mean that still counts as flat."""
+    largest_pp: float
+    """Largest absolute deviation seen."""
+    upper_pp: float
+    """Upper 95% bound of the largest absolute deviation, simultaneous over residues."""
+    curve: tuple[CurvePoint, ...]
+    """Accuracy by the question's residue modulo the period."""
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """Paired contents shifted: which position an effect follows."""
+
+    status: ConfirmStatus
+    reason: str
+    period: int
+    factors: tuple[Factor, ...]
+    """Target, question, distance."""
+    curve: tuple[CurvePoint, ...]
+    """Accuracy by the target's residue modulo the period, over the shifted contents."""
+    tail: Tail | None
+    n: int
+    contexts: int

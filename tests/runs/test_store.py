@@ -37,7 +37,7 @@ def an_ask(i: int = 0, **changes: object) -> Ask:
 def test_asks_and_answers_come_back_as_they_went_in(tmp_path: Path) -> None:
     asks = [an_ask(0), an_ask(1, arm=Arm.COLD, generate=8), an_ask(2)]
     with Store.create(tmp_path / "a.kvphase", {"seed": 7}) as store:
-        store.add(asks)
+        store.add(asks, "needle")
         store.put(asks[2], Reply(" Ada", logprob=-0.25, margin=1.5, prefilled=6, cached=0))
         store.put(asks[0], Reply(" 名\x1b[31m", logprob=-math.inf, prefilled=2, cached=4))
     with Store.resume(tmp_path / "a.kvphase") as store:
@@ -59,7 +59,7 @@ def test_asks_and_answers_come_back_as_they_went_in(tmp_path: Path) -> None:
 
 def test_an_unreported_count_is_not_a_zero(tmp_path: Path) -> None:
     with Store.create(tmp_path / "a.kvphase", {}) as store:
-        store.add([an_ask()])
+        store.add([an_ask()], "needle")
         store.put(an_ask(), Reply(" Ada"))
         assert store.totals()["prefilled"] is None
         assert np.isnan(store.answers().logprob[0])
@@ -86,8 +86,8 @@ def test_grading(text: str, generate: int, finished: bool, outcome: int) -> None
 
 def test_an_answer_is_kept_once(tmp_path: Path) -> None:
     with Store.create(tmp_path / "a.kvphase", {}) as store:
-        store.add([an_ask()])
-        store.add([an_ask()])
+        store.add([an_ask()], "needle")
+        store.add([an_ask()], "needle")
         store.put(an_ask(), Reply(" Ada"))
         with pytest.raises(StoreError):
             store.put(an_ask(), Reply(" Bob"))
@@ -107,7 +107,7 @@ def test_a_second_writer_is_refused_and_readers_are_not(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     found: multiprocessing.Queue[str] = context.Queue()
     with Store.create(path, {}) as store:
-        store.add([an_ask(0), an_ask(1)])
+        store.add([an_ask(0), an_ask(1)], "needle")
         store.put(an_ask(0), Reply(" Ada"))
         with Store.read(path) as reader:
             assert len(reader.answers()) == 1
@@ -163,7 +163,7 @@ def _damage(path: Path, how: str) -> None:
 def test_bad_files_get_one_sentence(tmp_path: Path, how: str, says: str) -> None:
     path = tmp_path / "a.kvphase"
     with Store.create(path, {}) as store:
-        store.add([an_ask(i, prefix=tuple(range(2000))) for i in range(50)])
+        store.add([an_ask(i, prefix=tuple(range(2000))) for i in range(50)], "needle")
     _damage(path, how) if how != "missing" else path.unlink()
     for opener in (Store.read, Store.resume):
         with pytest.raises(StoreError, match=says) as caught:

@@ -202,6 +202,8 @@ def test_anything_gets_a_verdict(
         arm=np.full(n, "screen"),
         text=np.full(n, ""),
         margin=np.full(n, np.nan),
+        question=np.full(n, -1),
+        against=np.full(n, np.nan),
     )
     verdict = measure(answers, kind=kind)
     assert verdict.n == int((columns[:, 1] >= 0).sum())

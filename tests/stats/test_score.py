@@ -100,6 +100,8 @@ def test_names_of_contexts_and_whole_cycles_do_not_matter(
         arm=answers.arm,
         text=answers.text,
         margin=answers.margin,
+        question=answers.question,
+        against=answers.against,
     )
     periods = (2, 3, 4, 8, 16)
     before, after = per_answer(answers), per_answer(moved)

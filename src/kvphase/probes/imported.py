@@ -235,6 +235,8 @@ def _answers(
         arm=np.full(n, Arm.SCREEN.value),
         text=np.full(n, ""),
         margin=np.full(n, np.nan),
+        question=np.full(n, -1),
+        against=np.full(n, np.nan),
     )
 
 

@@ -124,6 +124,7 @@ class NeedlePlan:
                     context=layout.context,
                     pad=layout.pad,
                     generate=CHAT_TOKENS if self.template.tail else 1,
+                    question=len(prefix),
                 )
             )
         return asks

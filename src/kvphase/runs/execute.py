@@ -63,6 +63,8 @@ async def execute(
     store: Store,
     budget: Budget | None = None,
     observe: Observer | None = None,
+    *,
+    stage: str = "needle",
 ) -> R:
     """Drive ``flow`` to its end: ask what the store does not hold yet, send back the answers.
 
@@ -75,6 +77,7 @@ async def execute(
         store: Receives every ask before it is sent and every answer as it arrives.
         budget: Bounds for this sitting; none if not given.
         observe: Called after each answer, in ask order.
+        stage: Which part of the run the asks belong to.
 
     Returns:
         What the flow returns.
@@ -87,7 +90,7 @@ async def execute(
     try:
         asks = next(flow)
         while True:
-            store.add(asks)
+            store.add(asks, stage)
             await _answer(asks, runtime, store, spent, observe)
             asks = flow.send(store.answers(asks))
     except StopIteration as stop:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
+
 SCHEMA = "kvphase/run@1"
 _APPLICATION_ID = 0x6B767068  # "kvph"
 _TABLES = """
@@ -41,13 +44,16 @@ CREATE TABLE asks (
     block INTEGER NOT NULL,
     context INTEGER NOT NULL,
     pad INTEGER NOT NULL,
-    generate INTEGER NOT NULL
+    generate INTEGER NOT NULL,
+    question INTEGER,
+    stage TEXT NOT NULL
 );
 CREATE TABLE answers (
     ask_id TEXT PRIMARY KEY REFERENCES asks (id),
     text TEXT NOT NULL,
     correct INTEGER NOT NULL,
     logprob REAL,
+    against REAL,
     margin REAL,
     prefilled INTEGER,
     cached INTEGER,
@@ -57,10 +63,11 @@ CREATE TABLE answers (
 """
 _COLUMNS = """
 SELECT asks.target, answers.correct, answers.logprob, asks.item, asks.block, asks.context,
-       asks.pad, asks.arm, answers.text, answers.margin
+       asks.pad, asks.arm, answers.text, answers.margin, asks.question, answers.against
 FROM asks JOIN answers ON answers.ask_id = asks.id
 """
 _ONLY = " WHERE asks.id IN (SELECT value FROM json_each(?))"
+_STAGE = " WHERE asks.stage = ?"
 _IN_ORDER = " ORDER BY asks.ordinal"
 
 
@@ -175,8 +182,8 @@ class Store:
             [(key, json.dumps(value)) for key, value in entries.items()],
         )
 
-    def add(self, asks: Iterable[Ask]) -> None:
-        """Remember what will be asked, in this order; asks already known are left alone."""
+    def add(self, asks: Iterable[Ask], stage: str) -> None:
+        """Remember what ``stage`` will ask, in this order; asks already known are left alone."""
         self._db.execute("BEGIN")
         prefixes: dict[tuple[int, ...], str] = {}
         for ask in asks:
@@ -184,7 +191,8 @@ class Store:
                 prefixes[ask.prefix] = self._add_prefix(ask.prefix)
             self._db.execute(
                 "INSERT OR IGNORE INTO asks (id, prefix, suffix, target, expected, candidates, arm,"
-                " item, block, context, pad, generate) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+                " item, block, context, pad, generate, question, stage)"
+                " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 (
                     ask.id,
                     prefixes[ask.prefix],
@@ -198,6 +206,8 @@ class Store:
                     ask.context,
                     ask.pad,
                     ask.generate,
+                    ask.question,
+                    stage,
                 ),
             )
         self._db.execute("COMMIT")
@@ -216,12 +226,13 @@ class Store:
         """Keep an answer; it is committed when this returns. A second answer is refused."""
         try:
             self._db.execute(
-                "INSERT INTO answers VALUES (?,?,?,?,?,?,?,?,?)",
+                "INSERT INTO answers VALUES (?,?,?,?,?,?,?,?,?,?)",
                 (
                     ask.id,
                     reply.text,
                     grade(ask, reply),
                     reply.logprob,
+                    reply.against,
                     reply.margin,
                     reply.prefilled,
                     reply.cached,
@@ -233,34 +244,39 @@ class Store:
             raise StoreError(f"{self.path.name} cannot be written: {error}") from error
         self._answered.add(ask.id)
 
-    def answers(self, asks: Sequence[Ask] | None = None) -> Answers:
-        """The answered asks in ask order: those given, or all of the run."""
+    def answers(self, asks: Sequence[Ask] | None = None, *, stage: str | None = None) -> Answers:
+        """The answered asks in ask order: those given, those of a stage, or all of the run."""
         import numpy as np
 
-        if asks is None:
-            rows = self._rows(_COLUMNS + _IN_ORDER)
-        else:
+        if asks is not None:
             ids = json.dumps([ask.id for ask in asks])
             rows = self._rows(_COLUMNS + _ONLY + _IN_ORDER, ids)
+        elif stage is not None:
+            rows = self._rows(_COLUMNS + _STAGE + _IN_ORDER, stage)
+        else:
+            rows = self._rows(_COLUMNS + _IN_ORDER)
         return Answers(
             position=np.array([r[0] for r in rows], np.int64),
             correct=np.array([r[1] for r in rows], np.int8),
-            logprob=np.array([np.nan if r[2] is None else r[2] for r in rows], np.float64),
+            logprob=_floats(r[2] for r in rows),
             item=np.array([r[3] for r in rows], np.int64),
             block=np.array([r[4] for r in rows], np.int64),
             context=np.array([r[5] for r in rows], np.int64),
             pad=np.array([r[6] for r in rows], np.int64),
             arm=np.array([r[7] for r in rows], np.str_),
             text=np.array([r[8] for r in rows], np.str_),
-            margin=np.array([np.nan if r[9] is None else r[9] for r in rows], np.float64),
+            margin=_floats(r[9] for r in rows),
+            question=np.array([-1 if r[10] is None else r[10] for r in rows], np.int64),
+            against=_floats(r[11] for r in rows),
         )
 
-    def asks(self) -> list[Ask]:
-        """Every ask of the run in ask order, answered or not."""
+    def asks(self, stage: str | None = None) -> list[Ask]:
+        """Every ask of the run or of a stage in ask order, answered or not."""
         prefixes = {d: _ids(b) for d, b in self._rows("SELECT digest, tokens FROM prefixes")}
         rows = self._rows(
             "SELECT id, prefix, suffix, target, expected, candidates, arm, item, block, context,"
-            " pad, generate FROM asks ORDER BY ordinal"
+            " pad, generate, question FROM asks WHERE ? IN (stage, '') ORDER BY ordinal",
+            stage or "",
         )
         return [
             Ask(
@@ -276,18 +292,22 @@ class Store:
                 context=r[9],
                 pad=r[10],
                 generate=r[11],
+                question=r[12],
             )
             for r in rows
         ]
 
-    def totals(self) -> dict[str, int | float | None]:
-        """Sums over the answers: asked, prefilled, cached, generated, seconds.
+    def totals(self, stage: str | None = None) -> dict[str, int | float | None]:
+        """Sums over the answers of the run or of a stage.
 
-        ``prefilled`` and ``cached`` are the runtime's own figures, None where it gives none.
+        Keys: asked, prefilled, cached, generated, seconds. ``prefilled`` and ``cached`` are the
+        runtime's own figures, None where it gives none.
         """
         row = self._rows(
             "SELECT COUNT(*), SUM(prefilled), SUM(cached), COALESCE(SUM(generated), 0),"
-            " COALESCE(SUM(seconds), 0) FROM answers"
+            " COALESCE(SUM(seconds), 0) FROM answers JOIN asks ON asks.id = answers.ask_id"
+            " WHERE ? IN (stage, '')",
+            stage or "",
         )[0]
         return dict(zip(("asked", "prefilled", "cached", "generated", "seconds"), row, strict=True))
 
@@ -296,6 +316,13 @@ class Store:
             return self._db.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise StoreError(f"{self.path.name} is damaged: {error}") from error
+
+
+def _floats(values: Iterable[float | None]) -> NDArray[np.float64]:
+    """Numbers, nan for what is not known, shape (n,)."""
+    import numpy as np
+
+    return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
 def _must_exist(path: Path) -> None:

@@ -31,10 +31,11 @@ def audit(answers: Answers) -> Audit:
     plain repeats, with Newcombe's one-sided 95% limit. Pairs with an unfinished answer are left
     out: they are counted as unfinished.
     """
-    audited = np.isin(answers.arm, (Arm.REPEAT.value, Arm.COLD.value)).any()
+    audited = np.isin(answers.arm, (Arm.REPEAT.value, Arm.COLD.value, Arm.ALONE.value)).any()
     screen = _by_key(answers, Arm.SCREEN) if audited else {}
     repeated, repeat_flips, _ = _flips(answers, screen, Arm.REPEAT)
     cold, cold_flips, near = _flips(answers, screen, Arm.COLD)
+    alone, alone_flips, _ = _flips(answers, screen, Arm.ALONE)
     share = cold_flips / cold if cold else 0.0
     plain = repeat_flips / repeated if repeated else 0.0
     of_screen = answers.arm == Arm.SCREEN.value
@@ -44,6 +45,8 @@ def audit(answers: Answers) -> Audit:
         cold=cold,
         cold_flips=cold_flips,
         near_ties=near,
+        alone=alone,
+        alone_flips=alone_flips,
         excess=share - plain,
         excess_lower95=difference_lower95(cold_flips, cold, repeat_flips, repeated)
         if cold

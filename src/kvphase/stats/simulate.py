@@ -101,6 +101,8 @@ def answer(layout: Layout, truth: Truth, rng: np.random.Generator) -> Answers:
         arm=np.full(n, Arm.SCREEN.value),
         text=np.full(n, "?"),
         margin=np.full(n, np.nan),
+        question=np.full(n, -1),
+        against=np.full(n, np.nan),
     )
 
 
