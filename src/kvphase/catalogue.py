@@ -13,13 +13,20 @@ from __future__ import annotations
 import json
 import locale
 import os
+from contextvars import ContextVar
 from functools import cache
 from importlib import resources
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+if TYPE_CHECKING:
+    from typing import TextIO
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 VARIABLE = "KVPHASE_LANG"
+_PROBE = "\u4e2d\u6587\uff0c\u3002"
+"""Chinese that every encoding of Chinese has."""
+_chosen: ContextVar[Language | None] = ContextVar("language", default=None)
 
 
 class Message(str):
@@ -57,6 +64,15 @@ class Catalogue:
         """Speak ``language``."""
         self.language: Language = language
 
+    @classmethod
+    def on(cls, stream: TextIO) -> Self:
+        """The preferred language, or English where ``stream`` cannot carry Chinese.
+
+        A wall of escapes helps nobody.
+        """
+        language = preferred()
+        return cls(language if carries(stream.encoding, language) else "en")
+
     def __call__(self, key: str, **values: Any) -> str:  # noqa: ANN401 - whatever it formats
         """The text of ``key`` with its fields filled; messages among the values are translated.
 
@@ -72,12 +88,28 @@ class Catalogue:
         return text
 
 
+def choose(language: Language | None) -> None:
+    """Make ``language`` what `preferred` returns from here on; None for the user's own again."""
+    _chosen.set(language)
+
+
+def carries(encoding: str | None, language: Language) -> bool:
+    """Whether text in ``language`` can be written in ``encoding``."""
+    if language == "en":
+        return True
+    try:
+        _PROBE.encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
 def preferred(option: str | None = None) -> Language:
-    """The language to speak: what was asked for, else KVPHASE_LANG, else the locale's.
+    """The language to speak: the option's, the chosen one, KVPHASE_LANG's or the locale's.
 
     Chinese for every locale whose language is ``zh``, English for all others.
     """
-    for name in (option, os.environ.get(VARIABLE), *_of_locale()):
+    for name in (option, _chosen.get(), os.environ.get(VARIABLE), *_of_locale()):
         if name:
             return "zh" if name.lower().replace("-", "_").split("_")[0] == "zh" else "en"
     return "en"
@@ -97,8 +129,7 @@ def _filled(key: str, language: Language, values: dict[str, Any]) -> str:
         name: _filled(value.key, language, value.values) if isinstance(value, Message) else value
         for name, value in values.items()
     }
-    text = _texts()[key][language].format_map(spoken)
-    return text
+    return _texts()[key][language].format_map(spoken)
 
 
 @cache
@@ -113,4 +144,13 @@ def _texts() -> dict[str, dict[str, str]]:
     return texts
 
 
-__all__ = ["LANGUAGES", "Catalogue", "Language", "Message", "message", "preferred"]
+__all__ = [
+    "LANGUAGES",
+    "Catalogue",
+    "Language",
+    "Message",
+    "carries",
+    "choose",
+    "message",
+    "preferred",
+]

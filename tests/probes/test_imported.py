@@ -84,22 +84,22 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
         ("position,correct\n", "no results"),
         ("a,b\n1,2\n", "no usable columns.*found: a, b"),
         ("residue,correct\n1,2\n", "no usable columns"),
-        ("position,correct\n1,1\nten,0\n", "Line 3: position is 'ten', not a number"),
-        ("position,correct\n1,1\nnan,0\n", "Line 3: position is nan"),
-        ("position,correct\n1,1\n2.5,0\n", "Line 3: position is 2.5"),
-        ("position,correct\n1,1\n-2,0\n", "Line 3: position is -2"),
-        ("position,correct\n1,1\n1e99,0\n", "Line 3: position is 1e99"),
-        ("position,correct\n1,1\n2\n", "Line 3: correct is ''"),
-        ("position,correct\n1,1\n2,0.5\n", "Line 3: correct is '0.5', not 0, 1"),
+        ("position,correct\n1,1\nten,0\n", "line 3: position is 'ten', not a number"),
+        ("position,correct\n1,1\nnan,0\n", "line 3: position is 'nan'"),
+        ("position,correct\n1,1\n2.5,0\n", "line 3: position is '2.5'"),
+        ("position,correct\n1,1\n-2,0\n", "line 3: position is '-2'"),
+        ("position,correct\n1,1\n1e99,0\n", "line 3: position is '1e99'"),
+        ("position,correct\n1,1\n2\n", "line 3: correct is ''"),
+        ("position,correct\n1,1\n2,0.5\n", "line 3: correct is '0.5', not 0, 1"),
         ("position,correct\n1,1\n1,0\n", "a single position"),
-        ("residue,n,correct\n0,9,3\n1,-9,3\n", "Line 3: n is -9"),
-        ("residue,n,correct\n0,9,3\n1,9,-3\n", "Line 3: correct is -3"),
-        ("residue,n,correct\n0,9,3\n1,9,10\n", "Line 3: 10 right of 9"),
-        ("residue,n,correct\n0,9,3\n0,9,3\n", "Line 3: residue 0 occurs a second time"),
+        ("residue,n,correct\n0,9,3\n1,-9,3\n", "line 3: n is '-9'"),
+        ("residue,n,correct\n0,9,3\n1,9,-3\n", "line 3: correct is '-3'"),
+        ("residue,n,correct\n0,9,3\n1,9,10\n", "line 3: 10 right of 9"),
+        ("residue,n,correct\n0,9,3\n0,9,3\n", "line 3: residue 0 occurs a second time"),
         ("residue,n,correct\n0,9,3\n", "single residue"),
         ('{"position": 1, "correct": 1}\n{"position": 2, ', "line 2: not a JSON object"),
         ('{"position": 1, "correct": 1}\n[1, 2]\n', "line 2: not a JSON object"),
-        ('{"position": 1, "correct": null}\n', "Line 1: correct is ''"),
+        ('{"position": 1, "correct": null}\n', "line 1: correct is ''"),
         (b"\x89PNG\r\n\x1a\n\xff\xfe", "not UTF-8"),
         (b"position,correct\n1,\x001\n", "binary"),
     ],
@@ -115,7 +115,7 @@ def test_what_cannot_be_used_is_said_in_one_sentence(
 def test_missing_files_folders_and_columns(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="There is no file"):
         read_results(tmp_path / "none.csv")
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="is a folder"):
         read_results(tmp_path)
     with pytest.raises(UsageError, match="no column 'where'; found: position"):
         read_results(written(tmp_path, ROWS), position="where")

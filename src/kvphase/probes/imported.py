@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvphase.catalogue import message
 from kvphase.errors import UsageError
+from kvphase.probes.table import listed, quoted, read_table, shown
 from kvphase.stats import measure, measure_counts
+from kvphase.stats.counts import MOST_ANSWERS
 from kvphase.types import Answers, Arm, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from kvphase.probes.table import Line
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "position": (
@@ -35,7 +37,6 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Column names that are recognised without being named, best first; case does not matter."""
 
-DELIMITERS = ",;\t|"
 TRUTH = {"0": 0, "1": 1, "true": 1, "false": 0, "0.0": 0, "1.0": 1}
 LARGEST = 2**53
 BLOCK = 24
@@ -53,6 +54,8 @@ class ImportedRows:
     correct: NDArray[np.int8]
     cluster: NDArray[np.int64] | None
     """Labels 0..k-1, or None where the file has no such column."""
+    source: str = field(default="results", compare=False)
+    """The file, to speak of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +65,6 @@ class ImportedCounts:
     residue: tuple[int, ...]
     n: tuple[int, ...]
     correct: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """One record of a file and where it stands."""
-
-    number: int
-    cells: Mapping[str, str]
 
 
 def read_results(
@@ -86,10 +81,10 @@ def read_results(
     One row an answer needs ``position`` and ``correct`` (0, 1, true or false), one row a residue
     needs ``residue``, ``n`` and ``correct``. Columns are recognised by usual names; the arguments
     name them where they are called something else. A file that fits both is read as counts. The
-    CSV delimiter is found out; a byte order mark and any line ends will do.
+    CSV delimiter is found out; any line ends will do.
 
     Args:
-        path: UTF-8 text.
+        path: Text in UTF-8, or in UTF-16 with a byte order mark.
         position: Column of the target's token position.
         correct: Column of what was right.
         cluster: Column of what the rows of one prompt have in common.
@@ -99,7 +94,7 @@ def read_results(
     Raises:
         UsageError: the file cannot be read, or what is wrong in it, with the line's number.
     """
-    columns, lines = _parse(path, _text(path))
+    columns, lines = read_table(path)
     named = {
         "position": position,
         "correct": correct,
@@ -109,15 +104,12 @@ def read_results(
     }
     found = {role: _column(path, columns, role, name) for role, name in named.items()}
     if not lines:
-        raise UsageError(f"{path} holds column names but no results.")
+        raise UsageError(message("error.file-no-rows", file=shown(path)))
     if found["residue"] and found["n"] and found["correct"] and not position:
-        return _counts(lines, found)
+        return _counts(path, lines, found)
     if found["position"] and found["correct"]:
         return _rows(path, lines, found)
-    raise UsageError(
-        f"{path} has no usable columns: needed are position and correct, or residue, n and "
-        f"correct; found: {', '.join(columns)}."
-    )
+    raise UsageError(message("error.file-columns", file=shown(path), columns=listed(columns)))
 
 
 def analyze(
@@ -155,10 +147,8 @@ def analyze(
         )
     residues = np.unique(results.position % modulus)
     if len(residues) < 2:
-        raise UsageError(
-            f"All positions have residue {int(residues[0])} modulo {modulus}: there is no other "
-            "phase to compare with."
-        )
+        at = {"file": results.source, "residue": int(residues[0]), "modulus": modulus}
+        raise UsageError(message("error.phase-locked", **at))
     sweep = is_sweep(results.position)
     answers, notes = _as_sweep(results) if sweep else _as_screen(results)
     verdict = measure(
@@ -182,10 +172,6 @@ def _as_sweep(rows: ImportedRows) -> tuple[Answers, tuple[str, ...]]:
     """One context a cluster; clusters beyond 48 share contexts, which keeps the fit small."""
     n = len(rows.position)
     context = np.zeros(n, dtype=np.int64) if rows.cluster is None else rows.cluster
-    note = (
-        "Read as a padding sweep: few positions with many answers each; linear and quadratic "
-        "trends along the positions are taken out."
-    )
     return (
         _answers(
             rows,
@@ -193,7 +179,7 @@ def _as_sweep(rows: ImportedRows) -> tuple[Answers, tuple[str, ...]]:
             block=np.zeros(n, dtype=np.int64),
             pad=rows.position - rows.position.min(),
         ),
-        (note,),
+        (message("note.sweep"),),
     )
 
 
@@ -201,10 +187,10 @@ def _as_screen(rows: ImportedRows) -> tuple[Answers, tuple[str, ...]]:
     """Blocks of neighbours by position inside clusters."""
     n = len(rows.position)
     context = np.zeros(n, dtype=np.int64) if rows.cluster is None else rows.cluster
-    notes = [f"Answers are compared among {BLOCK} neighbours by position."]
+    notes = [message("note.neighbours", block=BLOCK)]
     if rows.cluster is not None and n < 2 * len(np.unique(context)):
         context = np.zeros(n, dtype=np.int64)
-        notes.append("Clusters hold hardly more than one answer each and are ignored.")
+        notes.append(message("note.clusters-ignored"))
     order = np.lexsort((rows.position, context))
     sorted_context = context[order]
     _, first, inverse = np.unique(sorted_context, return_index=True, return_inverse=True)
@@ -240,79 +226,12 @@ def _answers(
     )
 
 
-def _text(path: Path) -> str:
-    """The file's text."""
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        raise UsageError(f"There is no file {path}.") from None
-    except OSError as fault:
-        raise UsageError(f"{path} cannot be read: {fault.strerror or fault}.") from None
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not UTF-8 text.") from None
-    if "\0" in text:
-        raise UsageError(f"{path} is a binary file, not CSV or JSONL.")
-    if not text.strip():
-        raise UsageError(f"{path} is empty.")
-    return text
-
-
-def _parse(path: Path, text: str) -> tuple[Sequence[str], list[_Line]]:
-    """Column names in order, and the lines."""
-    if text.lstrip().startswith("{"):
-        lines = list(_jsonl(path, text))
-        return list(dict.fromkeys(name for line in lines for name in line.cells)), lines
-    return _csv(path, text)
-
-
-def _jsonl(path: Path, text: str) -> Iterator[_Line]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            raise UsageError(f"{path}, line {number}: not a JSON object.") from None
-        if not isinstance(record, dict):
-            raise UsageError(f"{path}, line {number}: not a JSON object.")
-        yield _Line(number, {str(name): _plain(value) for name, value in record.items()})
-
-
-def _plain(value: object) -> str:
-    """A JSON value the way a CSV cell would spell it."""
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _csv(path: Path, text: str) -> tuple[Sequence[str], list[_Line]]:
-    head = text.lstrip().splitlines()[0]
-    delimiter = max(DELIMITERS, key=head.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
-    columns: list[str] = []
-    lines = []
-    try:
-        for cells in reader:
-            if not any(cell.strip() for cell in cells):
-                continue
-            if not columns:
-                columns = [cell.strip() for cell in cells]
-                continue
-            # Short rows are allowed here: the missing cell is reported by its column's name.
-            values = dict(zip(columns, cells, strict=False))
-            lines.append(_Line(reader.line_num, values))
-    except csv.Error as fault:
-        raise UsageError(f"{path}, line {reader.line_num}: {fault}.") from None
-    return columns, lines
-
-
 def _column(path: Path, columns: Sequence[str], role: str, name: str | None) -> str | None:
     """The column that plays a role: the one named, or the first with a usual name."""
     if name is not None:
         if name not in columns:
-            raise UsageError(f"{path} has no column {name!r}; found: {', '.join(columns)}.")
+            at = {"file": shown(path), "column": quoted(name), "columns": listed(columns)}
+            raise UsageError(message("error.file-column", **at))
         return name
     for usual in NAMES[role]:
         for column in columns:
@@ -321,51 +240,64 @@ def _column(path: Path, columns: Sequence[str], role: str, name: str | None) -> 
     return None
 
 
-def _rows(path: Path, lines: Sequence[_Line], found: Mapping[str, str | None]) -> ImportedRows:
+def _rows(path: Path, lines: Sequence[Line], found: Mapping[str, str | None]) -> ImportedRows:
     position = np.array([_integer(line, found["position"]) for line in lines], dtype=np.int64)
     correct = np.array([_truth(line, found["correct"]) for line in lines], dtype=np.int8)
     if len(np.unique(position)) < 2:
-        raise UsageError(f"{path} holds a single position: there is no other phase.")
+        raise UsageError(message("error.file-one-position", file=shown(path)))
     cluster = None
     if found["cluster"]:
-        names = [line.cells.get(found["cluster"], "").strip() for line in lines]
+        names = [line.cell(found["cluster"]) for line in lines]
         numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
         cluster = np.array([numbers[name] for name in names], dtype=np.int64)
-    return ImportedRows(position, correct, cluster)
+    return ImportedRows(position, correct, cluster, source=shown(path))
 
 
-def _counts(lines: Sequence[_Line], found: Mapping[str, str | None]) -> ImportedCounts:
+def _counts(path: Path, lines: Sequence[Line], found: Mapping[str, str | None]) -> ImportedCounts:
     seen: dict[int, tuple[int, int]] = {}
     for line in lines:
         residue = _integer(line, found["residue"])
         n, correct = _integer(line, found["n"]), _integer(line, found["correct"])
         if residue in seen:
-            raise UsageError(f"Line {line.number}: residue {residue} occurs a second time.")
+            raise line.fault("file-residue-twice", residue=residue)
         if correct > n:
-            raise UsageError(f"Line {line.number}: {correct} right of {n} answers.")
+            raise line.fault("file-right", right=correct, n=n)
         seen[residue] = (n, correct)
-    if len(seen) < 2:
-        raise UsageError("The file holds a single residue: there is no other phase.")
+    _must_be_a_cycle(path, seen)
     return ImportedCounts(
         tuple(seen), tuple(n for n, _ in seen.values()), tuple(c for _, c in seen.values())
     )
 
 
-def _integer(line: _Line, column: str | None) -> int:
+def _must_be_a_cycle(path: Path, seen: Mapping[int, tuple[int, int]]) -> None:
+    """What `measure_counts` would refuse, said with the file's name."""
+    name = shown(path)
+    if len(seen) < 2:
+        raise UsageError(message("error.file-one-residue", file=name))
+    low, high = min(seen), max(seen)
+    if high - low + 1 != len(seen):
+        raise UsageError(message("error.file-holes", file=name, low=low, high=high))
+    total = sum(n for n, _ in seen.values())
+    if total >= MOST_ANSWERS:
+        at = {"file": name, "total": total, "most": MOST_ANSWERS}
+        raise UsageError(message("error.file-many", **at))
+
+
+def _integer(line: Line, column: str | None) -> int:
     """A cell that must be a whole number of at least 0."""
-    cell = line.cells.get(column or "", "").strip()
+    cell = line.cell(column)
     try:
         value = float(cell)
     except ValueError:
-        raise UsageError(f"Line {line.number}: {column} is {cell!r}, not a number.") from None
+        raise line.fault("file-number", column=shown(column), cell=quoted(cell)) from None
     if not (0 <= value < LARGEST and value == int(value)):
-        raise UsageError(f"Line {line.number}: {column} is {cell}, not a whole number from 0 up.")
+        raise line.fault("file-whole", column=shown(column), cell=quoted(cell))
     return int(value)
 
 
-def _truth(line: _Line, column: str | None) -> int:
+def _truth(line: Line, column: str | None) -> int:
     """A cell that must be 0, 1, true or false."""
-    cell = line.cells.get(column or "", "").strip()
+    cell = line.cell(column)
     if cell.lower() not in TRUTH:
-        raise UsageError(f"Line {line.number}: {column} is {cell!r}, not 0, 1, true or false.")
+        raise line.fault("file-truth", column=shown(column), cell=quoted(cell))
     return TRUTH[cell.lower()]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvphase.catalogue import message
 from kvphase.stats.intervals import difference_lower95
 from kvphase.types import Arm, Audit
 
@@ -59,15 +60,21 @@ def audit(answers: Answers) -> Audit:
 def failed(found: Audit) -> str | None:
     """Why a run with this audit is unreliable, as a sentence, or None."""
     if found.excess_lower95 > MOST_EXCESS:
-        return (
-            f"{found.cold_flips} of {found.cold} answers changed when asked without the prefix "
-            f"cache ({found.repeat_flips} of {found.repeated} when simply repeated): the excess is "
-            f"at least {100 * found.excess_lower95:.1f}%, more than {100 * MOST_EXCESS:.0f}%."
+        return message(
+            "verdict.reason.unreliable-cache",
+            flips=found.cold_flips,
+            cold=found.cold,
+            repeat_flips=found.repeat_flips,
+            repeated=found.repeated,
+            excess=100 * found.excess_lower95,
+            most=100 * MOST_EXCESS,
         )
     if found.asked and found.unfinished > MOST_UNFINISHED * found.asked:
-        return (
-            f"{found.unfinished} of {found.asked} answers were cut before they ended, more than "
-            f"{100 * MOST_UNFINISHED:.0f}%."
+        return message(
+            "verdict.reason.unreliable-unfinished",
+            unfinished=found.unfinished,
+            asked=found.asked,
+            most=100 * MOST_UNFINISHED,
         )
     return None
 

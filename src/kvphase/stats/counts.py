@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvphase.catalogue import message
 from kvphase.errors import UsageError
 from kvphase.stats.curve import extremes, point
 from kvphase.stats.decision import Decision, Evidence, decide
@@ -118,18 +119,16 @@ def measure_counts(
 def _series(residue: Sequence[int], n: Sequence[int], correct: Sequence[int]) -> Series:
     """Checked and sorted counts."""
     if not len(residue) == len(n) == len(correct):
-        raise UsageError("Residues, answers and right answers differ in number.")
+        raise UsageError(message("error.counts-lengths"))
     if len(residue) < 2:
-        raise UsageError("A single residue has no phase to compare with; give at least two.")
+        raise UsageError(message("error.counts-single"))
     if len(set(residue)) < len(residue):
-        raise UsageError("A residue occurs twice; give one row a residue.")
+        raise UsageError(message("error.counts-twice"))
     if max(residue) - min(residue) + 1 != len(residue):
-        raise UsageError(
-            f"Residues from {min(residue)} to {max(residue)} leave some out; give all of a cycle."
-        )
+        raise UsageError(message("error.counts-holes", low=min(residue), high=max(residue)))
     for r, of, right in zip(residue, n, correct, strict=True):
         if not 0 <= right <= of:
-            raise UsageError(f"Residue {r} has {right} right answers of {of}.")
+            raise UsageError(message("error.counts-right", residue=r, right=right, of=of))
     _must_be_dealable(sum(n))
     order = np.argsort(np.array(residue))
     columns = (np.array(values, dtype=np.int64)[order] for values in (residue, n, correct))
@@ -143,7 +142,7 @@ def divisors(size: int) -> list[int]:
 
 def _must_be_dealable(total: int) -> None:
     if total >= MOST_ANSWERS:
-        raise UsageError(f"{total:,} answers are more than the {MOST_ANSWERS:,} that can be dealt.")
+        raise UsageError(message("error.counts-many", total=total, most=MOST_ANSWERS))
 
 
 def _find(series: Series, size: int, alpha: float, rng: np.random.Generator) -> _Finding:
@@ -169,23 +168,18 @@ def _find(series: Series, size: int, alpha: float, rng: np.random.Generator) -> 
 def _unresolved(seen: Evidence, size: int) -> Decision:
     return Decision(
         "inconclusive",
-        f"Accuracy differs between the {size} residues (p = {seen.p_value:.2g}, gap "
-        f"{seen.gap} points), but no shorter period explains it and one cycle cannot show "
-        "that a pattern repeats.",
-        f"sweep two cycles: counts by position modulo {2 * size}",
+        message("verdict.reason.unresolved", residues=size, p=seen.p_value, gap=seen.gap),
+        message("verdict.settle.unresolved", twice=2 * size),
     )
 
 
 def _notes(
     series: Series, finding: _Finding, decision: Decision, seen: Evidence
 ) -> tuple[str, ...]:
-    notes = ["Counts are taken as independent answers; counts alone cannot show whether they are."]
+    notes = [message("note.independent")]
     effect = _design_effect(series, finding, decision, seen)
     if effect is not None:
-        notes.append(
-            f"The verdict would stand up to a design effect of {effect:.1f} (answers so correlated "
-            f"that {effect:.1f} count as one)."
-        )
+        notes.append(message("note.design-effect", effect=effect))
     return tuple(notes)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from kvphase.catalogue import message
 
 if TYPE_CHECKING:
     from kvphase.types import VerdictName
@@ -32,7 +34,7 @@ class Evidence:
     mde_pp: float | None
     periods: tuple[int, ...] = ()
     """Periods that were tested."""
-    more: str = "questions"
+    more: Literal["questions", "answers"] = "questions"
     """What to collect more of."""
 
 
@@ -51,47 +53,46 @@ def decide(seen: Evidence) -> Decision:
     Unreliable, phase-sensitive or aperiodic, saturated, not-detected, inconclusive.
     """
     if seen.unreliable:
-        return Decision(
-            "unreliable", seen.unreliable, "answers that repeat: see the audit, then measure again"
-        )
+        return Decision("unreliable", seen.unreliable, message("verdict.settle.unreliable"))
     if seen.n == 0:
-        return Decision("inconclusive", "There are no finished answers.", "any answers at all")
+        return Decision(
+            "inconclusive", message("verdict.reason.empty"), message("verdict.settle.empty")
+        )
     if seen.p_value is not None and seen.p_value <= seen.alpha:
         return _significant(seen)
     if seen.n >= FEWEST_ANSWERS and not LOWEST_MEAN <= seen.mean <= HIGHEST_MEAN:
         return _saturated(seen)
     if seen.mde_pp is not None and seen.mde_pp <= seen.detect_pp:
-        return Decision(
-            "not-detected",
-            f"No period among {spelled(seen.periods)} was found (p = {seen.p_value:.2g}) in "
-            f"{seen.n:,} answers; a gap of {seen.mde_pp:.1f} points or more would have been.",
+        reason = message(
+            "verdict.reason.not-detected",
+            periods=spelled(seen.periods),
+            p=seen.p_value,
+            n=seen.n,
+            mde=seen.mde_pp,
         )
+        return Decision("not-detected", reason)
     return _inconclusive(seen)
 
 
 def _significant(seen: Evidence) -> Decision:
     if seen.replicates:
-        return Decision(
-            "phase-sensitive",
-            f"Accuracy depends on position modulo {seen.period} (p = {seen.p_value:.2g}), the same "
-            f"way in even and odd cycles; the gap is {seen.gap} points.",
+        reason = message(
+            "verdict.reason.phase-sensitive", period=seen.period, p=seen.p_value, gap=seen.gap
         )
+        return Decision("phase-sensitive", reason)
     return Decision(
         "aperiodic",
-        f"Accuracy depends on position (p = {seen.p_value:.2g}), but the pattern modulo "
-        f"{seen.period} does not repeat from cycle to cycle: this is not phase.",
-        "the same content shifted by a few tokens, to see whether an effect follows the target",
+        message("verdict.reason.aperiodic", period=seen.period, p=seen.p_value),
+        message("verdict.settle.aperiodic"),
     )
 
 
 def _saturated(seen: Evidence) -> Decision:
-    easy = seen.mean > HIGHEST_MEAN
+    how = "easy" if seen.mean > HIGHEST_MEAN else "hard"
     return Decision(
         "saturated",
-        f"{100 * seen.mean:.1f}% of {seen.n:,} answers are right: too {'easy' if easy else 'hard'} "
-        "for phases to differ.",
-        f"{'more' if easy else 'fewer'} records or a {'longer' if easy else 'shorter'} context, so "
-        "that the mean lies between 50% and 90%",
+        message(f"verdict.reason.saturated-{how}", percent=100 * seen.mean, n=seen.n),
+        message(f"verdict.settle.saturated-{how}"),
     )
 
 
@@ -99,16 +100,20 @@ def _inconclusive(seen: Evidence) -> Decision:
     if seen.mde_pp is None:
         return Decision(
             "inconclusive",
-            f"The answers (n = {seen.n:,}) do not cover two full cycles of each period with "
-            "right and wrong ones among them.",
-            "positions over two full cycles of a period, with several answers at each residue",
+            message("verdict.reason.not-covered", n=seen.n),
+            message("verdict.settle.not-covered"),
         )
     more = more_needed(seen.n, seen.mde_pp, seen.detect_pp)
     return Decision(
         "inconclusive",
-        f"No period was found (p = {seen.p_value:.2g}), but {seen.n:,} answers would have shown "
-        f"only a gap of {seen.mde_pp:.1f} points or more, and {seen.detect_pp:g} are asked for.",
-        f"about {more:,} more {seen.more}",
+        message(
+            "verdict.reason.inconclusive",
+            p=seen.p_value,
+            n=seen.n,
+            mde=seen.mde_pp,
+            detect=seen.detect_pp,
+        ),
+        message(f"verdict.settle.more-{seen.more}", more=more, detect=seen.detect_pp),
     )
 
 

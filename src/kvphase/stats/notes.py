@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvphase.catalogue import message
 from kvphase.stats.decision import HIGHEST_MEAN
 from kvphase.stats.period import detect
 from kvphase.stats.series import cells, per_answer, screen_candidates
@@ -41,16 +42,13 @@ def notes(
 
 def _unfinished(screen: Answers) -> str | None:
     cut = int((screen.correct < 0).sum())
-    return f"{cut} of {len(screen)} answers were cut and count as neither." if cut else None
+    return message("note.unfinished", cut=cut, asked=len(screen)) if cut else None
 
 
 def _shared(shared: int, modulus: int) -> str | None:
     if shared == modulus:
         return None
-    return (
-        f"Targets of one prefill share their residue only modulo {shared}: longer periods could "
-        "not be tested."
-    )
+    return message("note.shared", shared=shared)
 
 
 def _depth(done: Answers) -> str | None:
@@ -69,8 +67,7 @@ def _depth(done: Answers) -> str | None:
     shares = 100 * right / n
     if special.chdtrc(3, statistic) > DEPTH_LEVEL or np.ptp(shares) < DEPTH_PP:
         return None
-    listed = ", ".join(f"{share:.0f}%" for share in shares)
-    return f"Accuracy changes with depth, from the first to the last quarter: {listed}."
+    return message("note.depth", shares=", ".join(f"{share:.0f}%" for share in shares))
 
 
 def _quarters(done: Answers) -> NDArray[np.int64]:
@@ -99,7 +96,4 @@ def _logprob(done: Answers, alpha: float, rng: np.random.Generator) -> str | Non
     found = detect(series, screen_candidates(series), rng)
     if found.p_value is None or found.p_value > alpha:
         return None
-    return (
-        f"Log-probabilities of the right answers depend on position modulo {found.period} "
-        f"(p = {found.p_value:.2g}); harder questions would show whether accuracy does."
-    )
+    return message("note.logprob", period=found.period, p=found.p_value)
