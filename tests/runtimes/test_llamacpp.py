@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -15,122 +14,13 @@ from kvphase.errors import RuntimeFault, TransientFault, UsageError
 from kvphase.runtimes.detect import open_runtime, recognise
 from kvphase.runtimes.http import new_client
 from kvphase.runtimes.llamacpp import LlamaCpp
-from kvphase.types import Arm, Ask
+from kvphase.types import Arm
+from runtimes.doubles import PROPS, Server, ask, complete, events, stream, use
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Callable
 
-    from kvphase.types import Reply
-
-PROPS = {
-    "default_generation_settings": {"n_ctx": 4096},
-    "total_slots": 1,
-    "model_alias": "/home/someone/models/Tiny-1B-Instruct.Q4_K_M.gguf",
-    "model_path": "/home/someone/models/Tiny-1B-Instruct.Q4_K_M.gguf",
-    "build_info": "b1234-abcdef",
-    "bos_token": "<s>",
-}
-TOP = [(" Alice", -0.25), (" Bob", -1.75), (" Carol", None)]
-
-
-def ask(**changes: Any) -> Ask:  # noqa: ANN401
-    base = Ask(
-        id="a",
-        prefix=tuple(range(10, 40)),
-        suffix=(50, 51),
-        target=3,
-        expected=" Alice",
-        candidates=(" Alice",),
-        arm=Arm.SCREEN,
-        item=0,
-        block=0,
-        context=0,
-        pad=0,
-    )
-    return replace(base, **changes)
-
-
-def events(prompt: list[int], cached: int, text: str = " Alice") -> list[dict[str, Any]]:
-    """A one-token answer as the server streams it."""
-    top = [{"id": i, "token": t, "logprob": p} for i, (t, p) in enumerate(TOP)]
-    scores = [{"id": 0, "token": text, "logprob": -0.25, "top_logprobs": top}]
-    return [
-        {"content": text, "stop": False, "completion_probabilities": scores},
-        {
-            "content": "",
-            "stop": True,
-            "stop_type": "limit",
-            "truncated": False,
-            "tokens_predicted": 1,
-            "tokens_evaluated": len(prompt),
-            "tokens_cached": len(prompt),
-            "timings": {"cache_n": cached, "prompt_n": len(prompt) - cached},
-        },
-    ]
-
-
-def stream(lines: list[dict[str, Any]]) -> httpx2.Response:
-    body = ": ping\n\n" + "".join(f"data: {json.dumps(line)}\n\n" for line in lines)
-    return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text=body)
-
-
-@dataclass
-class Server:
-    """Answers as llama-server does, with a real longest-common-prefix cache per slot."""
-
-    props: dict[str, Any] = field(default_factory=lambda: dict(PROPS))
-    bos: list[int] = field(default_factory=list)
-    answer: Callable[[int, list[dict[str, Any]]], httpx2.Response] = lambda _, lines: stream(lines)
-    """The completion with this ordinal, given what would be right."""
-    bodies: list[dict[str, Any]] = field(default_factory=list)
-    """Completion requests so far."""
-    headers: list[httpx2.Headers] = field(default_factory=list)
-    slots: dict[int, list[int]] = field(default_factory=dict)
-
-    async def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        """Answer one request."""
-        self.headers.append(request.headers)
-        body = json.loads(request.content) if request.content else {}
-        path = request.url.path
-        if path == "/completion":
-            return self._complete(body)
-        if path == "/tokenize":
-            ids = [ord(c) for c in body["content"]]
-            return httpx2.Response(200, json={"tokens": self.bos * body["add_special"] + ids})
-        if path == "/apply-template":
-            text = body["messages"][0]["content"]
-            assert body["chat_template_kwargs"] == {"enable_thinking": False}
-            return httpx2.Response(200, json={"prompt": f"<s>[U]{text}[A]"})
-        if path == "/props":
-            return httpx2.Response(200, json=self.props)
-        return httpx2.Response(200, json={"status": "ok"})
-
-    def _complete(self, body: dict[str, Any]) -> httpx2.Response:
-        self.bodies.append(body)
-        prompt, kept = body["prompt"], self.slots.get(body["id_slot"], [])
-        same = 0
-        while same < min(len(kept), len(prompt) - 1) and kept[same] == prompt[same]:
-            same += 1
-        self.slots[body["id_slot"]] = prompt
-        return self.answer(len(self.bodies) - 1, events(prompt, same * body["cache_prompt"]))
-
-
-def use(server: Server, job: Callable[[LlamaCpp], Awaitable[Any]]) -> Any:  # noqa: ANN401
-    async def main() -> Any:  # noqa: ANN401
-        transport = httpx2.MockTransport(server)
-        async with new_client("http://127.0.0.1:8080", transport) as client:
-            await recognise(client)
-            return await job(await LlamaCpp.connect(client))
-
-    return asyncio.run(main())
-
-
-def complete(server: Server, *asks: Ask) -> list[Reply]:
-    async def job(runtime: LlamaCpp) -> list[Reply]:
-        return [await runtime.complete(one) for one in asks]
-
-    replies: list[Reply] = use(server, job)
-    return replies
+    from kvphase.types import Ask, Reply
 
 
 def test_prefix_is_prefilled_once_with_four_tokens_more() -> None:
@@ -192,10 +82,57 @@ def test_cold_ask_ignores_the_cache_and_the_prefix_is_warmed_again() -> None:
     assert (replies[2].prefilled, replies[2].cached) == (4 + 2, 30)
 
 
-def test_cold_ask_takes_a_second_slot_where_there_is_one() -> None:
-    server = Server(props={**PROPS, "total_slots": 2})
-    complete(server, ask(), ask(arm=Arm.COLD), ask(suffix=(52, 51)))
-    assert [body["id_slot"] for body in server.bodies] == [0, 0, 1, 0]
+def test_tempting_answer_is_scored_as_the_right_one() -> None:
+    both, none, censored = complete(
+        Server(),
+        ask(candidates=(" Alice", " Bob")),
+        ask(suffix=(5, 6)),
+        ask(candidates=(" Alice", " Zoe"), suffix=(7, 6)),
+    )
+    assert (both.logprob, both.against) == (-0.25, -1.75)
+    assert none.against is None
+    assert censored.against == -math.inf
+
+
+@pytest.mark.parametrize(
+    ("expected", "score"),
+    [(" Alice Springs", -0.25), (" Bobby", -1.75), (" Xerxes", None), ("", None)],
+)
+def test_answer_of_several_tokens_has_the_score_of_the_first(
+    expected: str, score: float | None
+) -> None:
+    (reply,) = complete(Server(), ask(expected=expected, candidates=(expected, expected)))
+    assert (reply.logprob, reply.against) == (score, score)
+
+
+def test_each_unseen_text_is_tokenized_once() -> None:
+    server = Server()
+    asks = [ask(expected=" Zoe", suffix=(n, 6)) for n in range(5)]
+    complete(server, *asks)
+    assert server.calls.count("POST /tokenize") == 2  # the other one asks for the BOS
+
+
+def test_short_prompt_without_a_prefix_may_be_asked_again_and_moves_the_prefix_away() -> None:
+    server = fails(2, reset)
+    whole = ask(prefix=(), suffix=tuple(range(300, 400)))
+
+    async def job(runtime: LlamaCpp) -> list[Reply]:
+        first = await runtime.complete(ask())
+        with pytest.raises(TransientFault):
+            await runtime.complete(whole)
+        return [first, await runtime.complete(whole), await runtime.complete(ask())]
+
+    _, short, after = use(server, job)
+    assert [len(body["prompt"]) for body in server.bodies] == [34, 32, 100, 100, 34, 32]
+    assert [body["cache_prompt"] for body in server.bodies] == [True] * 2 + [False] * 2 + [True] * 2
+    assert (short.prefilled, short.cached) == (100, 0)
+    assert (after.prefilled, after.cached) == (36, 30)
+
+
+def test_long_prompt_without_a_prefix_is_a_prefill() -> None:
+    with pytest.raises(RuntimeFault, match="prefill") as caught:
+        complete(fails(0, reset), ask(prefix=(), suffix=tuple(range(600))))
+    assert not isinstance(caught.value, TransientFault)
 
 
 def test_prefix_that_leaves_no_room_for_four_tokens_is_asked_directly() -> None:
@@ -269,7 +206,7 @@ def test_failed_question_may_be_asked_again(
     assert "example" not in str(caught.value)
 
 
-@pytest.mark.parametrize("asked", [ask(), ask(arm=Arm.COLD), ask(prefix=())])
+@pytest.mark.parametrize("asked", [ask(), ask(arm=Arm.COLD)])
 @pytest.mark.parametrize(("fault", "message"), PASSING)
 def test_failed_prefill_is_final(
     fault: Callable[[], httpx2.Response], message: str, asked: Ask
@@ -417,11 +354,11 @@ def found(answers: dict[str, httpx2.Response]) -> str:
 def test_other_servers_are_told_apart() -> None:
     models = httpx2.Response(200, json={"object": "list", "data": []})
     ok = httpx2.Response(200, json={"status": "ok"})
-    loading = httpx2.Response(503, json={"error": {"message": "Loading model"}})
+    down = httpx2.Response(503, json={"error": {"message": "Maintenance"}})
     page = httpx2.Response(200, text="<html></html>")
     assert "OpenAI's API only" in found({"/v1/models": models})
     assert "HTML" in found({"/health": page})
-    assert "Loading model" in found({"/health": loading})
+    assert "not ready" in found({"/health": down})
     assert "default_generation_settings" in found(
         {"/health": ok, "/props": httpx2.Response(200, json={"role": "router"})}
     )

@@ -171,9 +171,30 @@ def test_asks_at_once_share_one_prefill(runtime: ToyRuntime, model: Lookup) -> N
     assert model.evaluated == 13 + 3 * 2
 
 
-def test_unscored_expectations(runtime: ToyRuntime) -> None:
-    replies = answer(runtime, ask(" dog:", " Bob;"), ask(" dog:", "?"))
-    assert [reply.logprob for reply in replies] == [None, None]
+def test_expectations_of_several_tokens_or_of_none(runtime: ToyRuntime) -> None:
+    one, several, none = answer(
+        runtime, ask(" dog:", " Bob"), ask(" dog:", " Bob;"), ask(" dog:", "?")
+    )
+    assert one.logprob == several.logprob is not None
+    assert none.logprob is None
+
+
+def test_tempting_answer_is_scored(runtime: ToyRuntime) -> None:
+    plain = ask(" dog:", " Bob")
+    tempted = replace(plain, candidates=(" Bob", " Alice"))
+    without, reply = answer(runtime, plain, tempted)
+    (other,) = answer(runtime, replace(plain, expected=" Alice"))
+    assert without.against is None
+    assert reply.against == other.logprob
+    assert (reply.logprob or 0) > (reply.against or 0)
+
+
+def test_alone_is_a_screen_ask_and_nobody_else_is_seen(runtime: ToyRuntime) -> None:
+    screen, alone = answer(
+        runtime, ask(" dog:", " Bob"), replace(ask(" dog:", " Bob"), arm=Arm.ALONE)
+    )
+    assert (alone.text, alone.logprob, alone.cached) == (screen.text, screen.logprob, 13)
+    assert (runtime.traffic, runtime.lost_prefix) == (0, 0)
 
 
 def test_refusals() -> None:

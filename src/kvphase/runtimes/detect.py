@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from kvphase.errors import RuntimeFault, UsageError
+from kvphase.catalogue import message
+from kvphase.errors import RuntimeFault, TransientFault, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
     import httpx2
 
     from kvphase.types import Runtime
 
-ACCEPTED = "toy:NAME, or the address of a llama-server such as http://127.0.0.1:8080"
+    Waiting = Callable[[float], None]
+    """Told again and again, with the seconds so far, while a server loads its model."""
+
 HOST_AND_PORT = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):\d+/?")
+LOADING_SECONDS = 60.0
+"""So long a server that loads its model is waited for."""
+LOADING_PAUSE = 1.0
 
 
-def open_runtime(target: str) -> AbstractAsyncContextManager[Runtime]:
+def open_runtime(
+    target: str, *, exclusive: bool = False, waiting: Waiting | None = None
+) -> AbstractAsyncContextManager[Runtime]:
     """The runtime that ``target`` names, to be used in ``async with``.
 
     Args:
         target: ``toy:NAME``, ``http://HOST:PORT``, ``https://...`` or ``HOST:PORT``.
+        exclusive: Nobody else uses the server: cold asks may take a second slot without regard
+            for the conversation that it may hold.
+        waiting: Called about once a second, with the seconds so far, while the server loads its
+            model.
 
     Raises:
         UsageError: the target is none of these.
@@ -35,10 +49,11 @@ def open_runtime(target: str) -> AbstractAsyncContextManager[Runtime]:
     if HOST_AND_PORT.fullmatch(target):
         target = f"http://{target}"
     if target.lower().startswith(("http://", "https://")):
-        return _server(target.rstrip("/").removesuffix("/v1"))
+        return _server(target.rstrip("/").removesuffix("/v1"), exclusive, waiting)
     from kvphase.runtimes.http import shown  # late: needs the HTTP client
 
-    raise UsageError(f"{shown(target)!r} is not a target; accepted are {ACCEPTED}")
+    accepted = message("runtime.accepted")
+    raise UsageError(message("runtime.target", target=shown(target), accepted=accepted))
 
 
 @asynccontextmanager
@@ -50,37 +65,61 @@ async def _toy(name: str) -> AsyncIterator[Runtime]:
 
 
 @asynccontextmanager
-async def _server(address: str) -> AsyncIterator[Runtime]:
+async def _server(address: str, exclusive: bool, waiting: Waiting | None) -> AsyncIterator[Runtime]:
     from kvphase.runtimes.http import new_client  # late: needs the HTTP client
     from kvphase.runtimes.llamacpp import LlamaCpp
 
     async with new_client(address) as client:
-        await recognise(client)
-        yield await LlamaCpp.connect(client)
+        await recognise(client, waiting)
+        yield await LlamaCpp.connect(client, exclusive=exclusive)
 
 
-async def recognise(client: httpx2.AsyncClient) -> None:
+async def recognise(client: httpx2.AsyncClient, waiting: Waiting | None = None) -> None:
     """Make sure that a llama-server with a loaded model is behind ``client``.
+
+    Args:
+        client: Of the server.
+        waiting: As for `open_runtime`.
 
     Raises:
         RuntimeFault: it is something else; the message says what was found.
     """
-    from kvphase.errors import TransientFault
-    from kvphase.runtimes.http import Unreachable, get_json
+    from kvphase.runtimes.http import Unreachable, get_json, said
 
     try:
-        await get_json(client, "health")
+        await _loaded(client, waiting)
         await get_json(client, "props")
-    except Unreachable:
+    except (Unreachable, _StillLoading):
         raise
     except TransientFault as fault:
-        raise RuntimeFault(f"the server is not ready: {fault}") from fault
+        raise RuntimeFault(message("runtime.not-ready", fault=said(fault))) from fault
     except RuntimeFault as fault:
         if await _speaks_openai(client):
-            raise RuntimeFault(
-                "the server speaks OpenAI's API only; kvphase 0.1 measures llama-server"
-            ) from fault
-        raise RuntimeFault(f"this is not a llama-server: {fault}") from fault
+            raise RuntimeFault(message("runtime.openai-only")) from fault
+        raise RuntimeFault(message("runtime.not-llama-server", fault=said(fault))) from fault
+
+
+class _StillLoading(RuntimeFault):
+    """The server was waited for in vain."""
+
+
+async def _loaded(client: httpx2.AsyncClient, waiting: Waiting | None) -> None:
+    """Wait until the server is healthy, as long as it says that it loads its model."""
+    from kvphase.runtimes.http import Loading, get_json
+
+    started = time.monotonic()
+    while True:
+        try:
+            await get_json(client, "health")
+            return
+        except Loading as fault:
+            spent = time.monotonic() - started
+            if spent >= LOADING_SECONDS:
+                seconds = round(LOADING_SECONDS)
+                raise _StillLoading(message("runtime.loading", seconds=seconds)) from fault
+        if waiting is not None:
+            waiting(spent)
+        await asyncio.sleep(min(LOADING_PAUSE, LOADING_SECONDS - spent))
 
 
 async def _speaks_openai(client: httpx2.AsyncClient) -> bool:

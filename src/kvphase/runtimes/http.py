@@ -2,11 +2,13 @@
 
 Failures that may pass (no connection, 5xx, a torn answer) are raised as `TransientFault`; the
 runtime that knows what was being asked turns it into a `RuntimeFault` where asking again would
-not be cheap. No message holds a host name or a key.
+not be cheap. No message holds a host name or a key. Whatever a server sends, or fails to send,
+its small answers end at a deadline and every answer at a size.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 import json
@@ -16,15 +18,22 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
+from kvphase.catalogue import message
 from kvphase.errors import RuntimeFault, TransientFault, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 
 KEY_VARIABLE = "KVPHASE_API_KEY"
 CONNECT_SECONDS = 10.0
+CALL_SECONDS = 15.0
+"""A request that evaluates nothing is answered within this, from its first byte to its last."""
+BYTES_PER_SECOND = 100_000
+"""A long text to tokenize gets a second more for each of these."""
+BODY_BYTES = 32 * 2**20
+"""Longest answer that is read; a megabyte would be a long one."""
 ANSWER_SECONDS = 300.0
-"""Longest silence of a server that has no prompt to prefill."""
+"""Deadline of a question on a prefix that is cached, or of a short prompt."""
 KEEP_SECONDS = 4.0
 """Idle connections are dropped before llama-server does it (after 5 s)."""
 AT_ONCE = 8
@@ -34,6 +43,10 @@ MESSAGE_CHARACTERS = 200
 
 class Unreachable(TransientFault):
     """No connection came about, so whatever the server had cached may be gone."""
+
+
+class Loading(TransientFault):
+    """The server is there and still loads its model."""
 
 
 def is_loopback(host: str) -> bool:
@@ -61,9 +74,9 @@ def new_client(
     try:
         url = httpx2.URL(address)
     except httpx2.InvalidURL as error:
-        raise UsageError(f"{shown(address)!r} is not an address of a host and a port") from error
+        raise UsageError(message("runtime.address", address=shown(address))) from error
     if not url.host or not 0 < (url.port or 80) < 65536:
-        raise UsageError(f"{shown(address)!r} is not an address with a host and a port below 65536")
+        raise UsageError(message("runtime.port", address=shown(address)))
     key = os.environ.get(KEY_VARIABLE)
     # Reading all certificates takes longer than a question, and plain HTTP never looks at one.
     plain = url.scheme == "http"
@@ -87,47 +100,96 @@ async def get_json(client: httpx2.AsyncClient, path: str) -> dict[str, Any]:
     """The JSON object at ``path``.
 
     Raises:
-        TransientFault: no connection, 5xx, or a torn answer.
-        RuntimeFault: the request was refused, or the answer is no JSON object.
+        TransientFault: no connection, 5xx, a torn answer, or none before the deadline.
+        RuntimeFault: the request was refused, or the answer is no JSON object or has no end.
     """
-    with _explained():
-        response = await client.get(path)
-    return _object(response)
+    return _object(await _called(client, "GET", path))
+
+
+async def get_objects(client: httpx2.AsyncClient, path: str) -> list[dict[str, Any]]:
+    """The JSON objects in the array at ``path``; raises as `get_json` does."""
+    value = _parsed(await _called(client, "GET", path))
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise RuntimeFault(message("runtime.other-json"))
+    return value
 
 
 async def post_json(client: httpx2.AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """The JSON object that ``path`` answers to ``body``; raises as `get_json` does."""
-    with _explained():
-        response = await client.post(path, json=body)
-    return _object(response)
+    return _object(await _called(client, "POST", path, json.dumps(body).encode()))
 
 
 async def post_stream(
-    client: httpx2.AsyncClient, path: str, body: dict[str, Any], silence: float | None
+    client: httpx2.AsyncClient, path: str, body: dict[str, Any], most: int
 ) -> AsyncGenerator[dict[str, Any]]:
     """The JSON objects of a stream of server-sent events; leaving early closes the connection.
+
+    It waits as long as the server takes; who has a deadline puts one around it.
 
     Args:
         client: Of the server.
         path: What to post to.
         body: The request.
-        silence: Seconds without a byte after which to give up; None waits for ever.
+        most: Bytes after which the answer is given up.
 
     Raises:
         TransientFault: no connection, 5xx, or a torn answer.
         RuntimeFault: the request was refused, or the answer is not what was asked for.
     """
-    timeout = httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS, read=silence)
+    timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
     with _explained():
         async with client.stream("POST", path, json=body, timeout=timeout) as response:
             if "text/event-stream" not in response.headers.get("content-type", ""):
-                await response.aread()
-                yield _object(response)
+                yield _object(_accepted(response, await _text(response, most)))
                 return
-            async for line in response.aiter_lines():
+            async for line in _lines(response, most):
                 field, _, data = line.partition(":")
                 if field in ("data", "error") and data.strip() not in ("", "[DONE]"):
                     yield _event(data)
+
+
+async def _called(
+    client: httpx2.AsyncClient, method: str, path: str, content: bytes | None = None
+) -> str:
+    """The text of an answer that takes no evaluation."""
+    seconds = CALL_SECONDS + len(content or b"") / BYTES_PER_SECOND
+    headers = {"content-type": "application/json"} if content else {}
+    with _explained():
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                client.stream(method, path, content=content, headers=headers) as response,
+            ):
+                return _accepted(response, await _text(response, BODY_BYTES))
+        except TimeoutError as error:
+            raise TransientFault(
+                message("runtime.slow", call=f"{method} /{path}", seconds=round(seconds))
+            ) from error
+
+
+async def _text(response: httpx2.Response, most: int) -> str:
+    """The whole body."""
+    return b"".join([part async for part in _parts(response, most)]).decode(errors="replace")
+
+
+async def _lines(response: httpx2.Response, most: int) -> AsyncIterator[str]:
+    """The body line by line, as it arrives."""
+    rest = b""
+    async for part in _parts(response, most):
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            yield line.decode(errors="replace")
+    yield rest.decode(errors="replace")
+
+
+async def _parts(response: httpx2.Response, most: int) -> AsyncIterator[bytes]:
+    """The body as it arrives, up to ``most`` bytes."""
+    size = 0
+    async for part in response.aiter_bytes():
+        size += len(part)
+        if size > most:
+            raise RuntimeFault(message("runtime.large", megabytes=f"{most / 2**20:.0f}"))
+        yield part
 
 
 @contextlib.contextmanager
@@ -136,32 +198,33 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-        raise Unreachable(
-            "the server cannot be reached: nothing answers at that address and port"
-        ) from error
+        raise Unreachable(message("runtime.unreachable")) from error
     except httpx2.TimeoutException as error:
-        raise TransientFault("the server fell silent before its answer was complete") from error
+        raise TransientFault(message("runtime.silent")) from error
     except httpx2.HTTPError as error:
-        raise TransientFault("the connection broke before the server's answer was complete") from (
-            error
-        )
+        raise TransientFault(message("runtime.broke")) from error
 
 
-def _object(response: httpx2.Response) -> dict[str, Any]:
-    """The JSON object in a response that was read."""
-    text = response.text
+def said(fault: Exception) -> str:
+    """What a fault says; as a message that can be translated, where it is one."""
+    text = fault.args[0] if fault.args else ""
+    return text if isinstance(text, str) else str(fault)
+
+
+def _accepted(response: httpx2.Response, text: str) -> str:
+    """The text of a response that is neither a refusal nor from somewhere else."""
     if response.is_error:
         raise _refusal(response.status_code, text)
     if response.is_redirect:
-        raise RuntimeFault("the server redirects elsewhere; give the address it redirects to")
+        raise RuntimeFault(message("runtime.redirect"))
     if _is_html(text):
-        raise RuntimeFault("the server answers HTML: a web page, not a model's API")
-    return _parsed(text)
+        raise RuntimeFault(message("runtime.html"))
+    return text
 
 
 def _event(data: str) -> dict[str, Any]:
     """The JSON object of one event; an error in the middle of a stream has no status line."""
-    event = _parsed(data)
+    event = _object(data)
     error = event.get("error", event if "code" in event and "message" in event else None)
     if error is not None:
         code = error.get("code") if isinstance(error, dict) else None
@@ -169,45 +232,48 @@ def _event(data: str) -> dict[str, Any]:
     return event
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _object(text: str) -> dict[str, Any]:
+    value = _parsed(text)
+    if not isinstance(value, dict):
+        raise RuntimeFault(message("runtime.other-json"))
+    return value
+
+
+def _parsed(text: str) -> Any:  # noqa: ANN401 - as read from JSON
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         if text.lstrip()[:1] in ("{", "["):
-            raise TransientFault("the server's answer is torn in the middle of its JSON") from error
-        raise RuntimeFault("the server's answer is not JSON") from error
-    if not isinstance(value, dict):
-        raise RuntimeFault("the server's answer is JSON of another kind than a model server's")
-    return value
+            raise TransientFault(message("runtime.torn")) from error
+        raise RuntimeFault(message("runtime.not-json")) from error
 
 
 def _refusal(status: int, text: str) -> RuntimeFault:
     """The fault for an HTTP status of 400 or more, with the server's reason if it gave one."""
-    said = _reason(text)
-    reason = f": {said}" if said else ""
+    reason = _reason(text)
+    values = {"status": status, "reason": f": {reason}" if reason else ""}
     if status in (401, 403):
-        return RuntimeFault(
-            f"the server refuses access (HTTP {status}){reason}; "
-            f"put its key into the environment variable {KEY_VARIABLE}"
-        )
-    if status >= 500:
-        return TransientFault(f"the server failed (HTTP {status}){reason}")
-    return RuntimeFault(f"the server refused the request (HTTP {status}){reason}")
+        return RuntimeFault(message("runtime.access", variable=KEY_VARIABLE, **values))
+    if status == 503 and "loading" in reason.lower():
+        return Loading(message("runtime.failed", **values))
+    if status >= 500 and status != 501:  # 501: this server never does that
+        return TransientFault(message("runtime.failed", **values))
+    return RuntimeFault(message("runtime.refused", **values))
 
 
 def _reason(text: str) -> str:
     """What the server said, on one line and without our key."""
     if _is_html(text):
-        return "it answers HTML"
+        return "HTML"
     try:
         error = json.loads(text)["error"]
-        message = str(error["message"] if isinstance(error, dict) else error)
+        words = str(error["message"] if isinstance(error, dict) else error)
     except (ValueError, KeyError, TypeError, RecursionError):
-        message = "" if text.lstrip()[:1] in ("{", "[") else text
+        words = "" if text.lstrip()[:1] in ("{", "[") else text
     key = os.environ.get(KEY_VARIABLE)
     if key:
-        message = message.replace(key, "***")
-    return " ".join(message.split())[:MESSAGE_CHARACTERS]
+        words = words.replace(key, "***")
+    return " ".join(words.split())[:MESSAGE_CHARACTERS]
 
 
 def _is_html(text: str) -> bool:

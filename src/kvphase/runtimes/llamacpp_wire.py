@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from kvphase.catalogue import message
 from kvphase.errors import RuntimeFault, TransientFault
 from kvphase.runtimes.http import is_loopback
 from kvphase.types import About
@@ -81,6 +82,8 @@ class Props(BaseModel):
 
     default_generation_settings: Settings
     total_slots: int = 1
+    endpoint_slots: bool = True
+    """Whether ``/slots`` answers; servers that do not say are asked."""
     model_alias: str = ""
     model_path: str = ""
     model_ftype: str | None = None
@@ -117,9 +120,7 @@ def read(model: type[M], data: dict[str, Any]) -> M:
         return model.model_validate(data)
     except ValidationError as error:
         field = ".".join(map(str, error.errors()[0]["loc"]))
-        raise RuntimeFault(
-            f"the server does not answer as llama-server does: {field!r} is missing or odd"
-        ) from error
+        raise RuntimeFault(message("runtime.odd-field", field=field)) from error
 
 
 def joined(events: Sequence[Event]) -> Answer:
@@ -129,7 +130,7 @@ def joined(events: Sequence[Event]) -> Answer:
         TransientFault: the last event is missing.
     """
     if not events or not events[-1].stop:
-        raise TransientFault("the server's answer stops before its end")
+        raise TransientFault(message("runtime.stops-early"))
     scores = next(
         (e.completion_probabilities[0] for e in events if e.completion_probabilities), Scores()
     )
@@ -149,12 +150,9 @@ def check_count(last: Event, size: int) -> None:
         counts.append(timings.cache_n + timings.prompt_n)
     other = next((count for count in counts if count not in (None, size)), None)
     if other is not None:
-        raise RuntimeFault(
-            f"the server evaluated {other} tokens of a prompt of {size}, so it cut or changed the "
-            "prompt; give it a longer context"
-        )
+        raise RuntimeFault(message("runtime.cut", other=other, size=size))
     if last.truncated:
-        raise RuntimeFault(f"the server says that it truncated a prompt of {size} tokens")
+        raise RuntimeFault(message("runtime.truncated", size=size))
 
 
 def value_of(score: Score) -> float:
@@ -162,11 +160,16 @@ def value_of(score: Score) -> float:
     return -math.inf if score.logprob is None else score.logprob
 
 
-def logprob(scores: Sequence[Score], expected: str) -> float | None:
-    """Of ``expected`` as the next token; -inf if it is not among the scores, None without any."""
-    if not scores:
-        return None
-    return next((value_of(score) for score in scores if score.token == expected), -math.inf)
+def exact(scores: Sequence[Score], text: str) -> float | None:
+    """Log-probability of the token that spells ``text``; None if it is not among the scores."""
+    return next((value_of(score) for score in scores if score.token == text), None)
+
+
+def beginning(scores: Sequence[Score], text: str) -> float | None:
+    """Of the longest token that ``text`` begins with and goes beyond; None without one."""
+    starts = [s for s in scores if s.token and s.token != text and text.startswith(s.token)]
+    longest = max(starts, key=lambda score: len(score.token), default=None)
+    return None if longest is None else value_of(longest)
 
 
 def margin(scores: Sequence[Score]) -> float | None:

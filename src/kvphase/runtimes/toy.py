@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from kvphase.catalogue import message
 from kvphase.errors import UsageError
 from kvphase.runtimes.toy_model import ToyModel
 from kvphase.types import About, Arm, Ask, Limits, Reply, Template
@@ -187,7 +188,7 @@ class ToyEngine:
         names = toy_names()
         if name not in names:
             known = ", ".join(f"toy:{known}" for known in names) or "none"
-            raise UsageError(f"there is no toy model called {name!r}; available: {known}")
+            raise UsageError(message("runtime.no-toy", name=name, known=known))
         file = importlib.resources.files("kvphase.data") / "toys" / f"{name}.npz"
         try:
             with importlib.resources.as_file(file) as path:
@@ -241,15 +242,19 @@ class ToyEngine:
         return scores
 
     def logprob(self, scores: Scores, text: str) -> float | None:
-        """Log-probability of ``text`` as the next token; None when it is not one token."""
+        """Log-probability of the token that ``text`` begins with; None if no token does."""
         ids = self.words.encode(text)
-        if len(ids) != 1 or ids[0] == UNKNOWN:
+        if not ids or ids[0] == UNKNOWN:
             return None
         return float(scores.logprobs[ids[0]])
 
 
 class ToyRuntime:
     """A toy model in this process, with a real prefix cache; greedy answers."""
+
+    traffic: int = 0
+    """Nobody else can use a model in this process."""
+    lost_prefix: int = 0
 
     def __init__(self, engine: ToyEngine) -> None:
         """Use ``engine``; `load` finds one by name."""
@@ -326,6 +331,8 @@ class ToyRuntime:
     async def complete(self, ask: Ask) -> Reply:
         """Answer one ask; `Arm.COLD` neither reads nor fills the prefix cache.
 
+        `Arm.ALONE` is a screen ask here: nothing else ever runs.
+
         Raises:
             UsageError: the prompt holds an unknown id or does not fit the context.
         """
@@ -336,12 +343,17 @@ class ToyRuntime:
         return Reply(
             text=text,
             logprob=self._engine.logprob(scores, ask.expected),
+            against=self._against(scores, ask),
             margin=scores.margin,
             prefilled=len(ask.prompt) - cached,
             cached=cached,
             generated=ask.generate,
             seconds=time.perf_counter() - started,
         )
+
+    def _against(self, scores: Scores, ask: Ask) -> float | None:
+        """Log-probability of the tempting wrong answer, if the ask names one."""
+        return self._engine.logprob(scores, ask.candidates[1]) if len(ask.candidates) > 1 else None
 
     async def _evaluate(self, ask: Ask) -> tuple[Cache, Scores, int]:
         """Evaluate the prompt; return its cache, the next token's scores and the tokens reused."""

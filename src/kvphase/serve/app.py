@@ -70,7 +70,7 @@ def build_app(
 def _routes(api: Api) -> list[Route]:
     """Every path of llama-server that a toy can answer, under each of its names."""
     get = {"/health": api.health, "/v1/health": api.health, "/props": api.props}
-    get |= {"/models": api.models, "/v1/models": api.models}
+    get |= {"/slots": api.slots, "/models": api.models, "/v1/models": api.models}
     post = {
         "/tokenize": api.tokenize,
         "/detokenize": api.detokenize,
@@ -100,7 +100,11 @@ class Api:
 
     async def props(self, _: Request) -> Response:
         """``GET /props``."""
-        return wire.reply(wire.props(self._engine))
+        return wire.reply(wire.props(self._desk))
+
+    async def slots(self, _: Request) -> Response:
+        """``GET /slots``."""
+        return wire.reply(wire.slots(self._desk))
 
     async def models(self, _: Request) -> Response:
         """``GET /v1/models``."""

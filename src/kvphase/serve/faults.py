@@ -38,6 +38,7 @@ _FIELDS = {
     "wrong-on-hit": "wrong_on_hit",
     "random": "random",
     "question-residue": "residue",
+    "busy": "busy",
     "after": "after",
     "seed": "seed",
 }
@@ -46,7 +47,7 @@ _COUNTS = {"cut": 2, "residue": 0, "after": 0, "seed": 0}
 
 FAULT_HELP = (
     "refuse, loading, html, 5xx=P, reset=P, half-json=P, empty=P, cut=TOKENS, forget-cache, "
-    "wrong-on-hit=P, random=P, question-residue=R, after=REQUESTS, seed=N "
+    "wrong-on-hit=P, random=P, question-residue=R, busy=P, after=REQUESTS, seed=N "
     "(P: a probability, 1 if left out)"
 )
 
@@ -79,6 +80,8 @@ class Faults:
     """A completion's answer is replaced by another value, each time by a new one."""
     residue: int | None = None
     """Prompts whose length modulo 4 is this are answered wrong."""
+    busy: float = 0.0
+    """Part of the looks at ``/slots`` that find another client at work in a second slot."""
     after: int = 0
     """All of these begin only after so many completion requests."""
     seed: int = 0
@@ -116,6 +119,10 @@ class Faults:
         """Whether a fault hits the completion request with this ordinal (from 0)."""
         chance: float = getattr(self, fault)
         return chance > 0 and self.active(request) and draw(self.seed, fault, request) < chance
+
+    def intrudes(self, look: int, request: int) -> bool:
+        """Whether another client is at work at this look at the slots (from 0)."""
+        return self.active(request) and draw(self.seed, "busy", look) < self.busy
 
     def active(self, request: int) -> bool:
         """Whether the faults have begun when ``request`` completions were asked before."""

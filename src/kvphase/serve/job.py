@@ -101,13 +101,23 @@ class Desk:
         self.faults = faults
         self.requests = 0
         """Completion requests so far."""
+        self.looks = 0
+        """Requests for the slots so far."""
+        self.last: Job | None = None
+        """The job that the slot works on, or the last one."""
         self._throttle = throttle
         self._slot = Slot(engine)
         self._turn = asyncio.Lock()
 
+    @property
+    def working(self) -> bool:
+        """Whether a job is under way."""
+        return self._turn.locked()
+
     async def work(self, job: Job) -> AsyncGenerator[Piece]:
         """Do ``job``, one after another; its fields are up to date at each piece of news."""
         async with self._turn:
+            self.last = job
             scores: Scores | None = None
             async for latest in self._prefill(job):
                 scores = latest

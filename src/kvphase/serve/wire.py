@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from kvphase.serve.job import Job
 from kvphase.serve.settings import Settings
 from kvphase.version import __version__
 
 if TYPE_CHECKING:
     from kvphase.runtimes.toy import ToyEngine
-    from kvphase.serve.job import Job, Piece
+    from kvphase.serve.job import Desk, Piece
     from kvphase.serve.refusal import ApiError
 
 __all__ = [
@@ -28,9 +29,13 @@ __all__ = [
     "openai",
     "props",
     "reply",
+    "slots",
 ]
 
 Json = dict[str, Any]
+
+OTHER_TASK = 0
+"""What another client's slot calls its task: it is there from the start."""
 
 HEADERS = {"server": "llama.cpp"}
 """Clients that look for llama-server find it by this."""
@@ -97,18 +102,19 @@ def event(content: Json) -> bytes:
     return b"data: " + _dump(content) + b"\n\n"
 
 
-def props(engine: ToyEngine) -> Json:
+def props(desk: Desk) -> Json:
     """``GET /props``."""
+    engine = desk.engine
     params = {name: value for name, value in _settings().items() if name not in {"stop"}}
     return {
         "default_generation_settings": {"params": params, "n_ctx": engine.context_tokens},
-        "total_slots": 1,
+        "total_slots": 2 if desk.faults.busy else 1,
         "model_alias": engine.name,
         "model_ftype": "F16",
         "model_path": f"{engine.name.removeprefix('toy:')}.npz",
         "modalities": {"vision": False, "video": False, "audio": False},
         "media_marker": "",
-        "endpoint_slots": False,
+        "endpoint_slots": True,
         "endpoint_props": False,
         "endpoint_metrics": False,
         "ui": False,
@@ -121,6 +127,43 @@ def props(engine: ToyEngine) -> Json:
         "is_sleeping": False,
         "cors_proxy_enabled": False,
         "kvphase": {"local_window": engine.model.local_window},
+    }
+
+
+def slots(desk: Desk) -> list[Json]:
+    """``GET /slots``: the one slot there is, and one of another client where that is wanted."""
+    look, desk.looks = desk.looks, desk.looks + 1
+    listed = [_slot(desk, 0, desk.last, busy=desk.working)]
+    if desk.faults.busy:
+        busy = desk.faults.intrudes(look, desk.requests)
+        other = Job(prompt=(), settings=Settings(), request=OTHER_TASK)
+        listed.append(_slot(desk, 1, other, busy=busy))
+    return listed
+
+
+def _slot(desk: Desk, number: int, job: Job | None, *, busy: bool) -> Json:
+    """One slot with its job or its last one; a slot that never had any says nothing of it."""
+    slot: Json = {
+        "id": number,
+        "n_ctx": desk.engine.context_tokens,
+        "speculative": False,
+        "is_processing": busy,
+    }
+    if job is None:
+        return slot
+    state = {
+        "has_next_token": busy,
+        "has_new_line": "\n" in job.text,
+        "n_remain": -1,
+        "n_decoded": len(job.tokens),
+    }
+    return slot | {
+        "id_task": job.request,
+        "n_prompt_tokens": len(job.prompt) + len(job.tokens),
+        "n_prompt_tokens_processed": job.evaluated,
+        "n_prompt_tokens_cache": job.reused,
+        "params": {name: value for name, value in _settings(job).items() if name != "stop"},
+        "next_token": [state],
     }
 
 
