@@ -55,6 +55,8 @@ class NeedleDesign:
     """Screen asks of the whole run that are sent once more."""
     cold: int = 100
     """Screen asks of the whole run that are sent with a prefill of their own."""
+    alone: int = 100
+    """Screen asks of the whole run that are sent while nothing else runs."""
 
     @property
     def pads(self) -> int:

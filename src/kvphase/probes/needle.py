@@ -7,22 +7,24 @@ key, a separator and (in chat) the template's tail.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kvphase.errors import UsageError
+from kvphase.probes.content import again, design_key, digest, filler, record_ids, spread
 from kvphase.probes.design import Balance, Layout, NeedleDesign, balance, fit, lay_out
 from kvphase.stats import measure
+from kvphase.stats.looks import looks_at
+from kvphase.stats.measure import found_early
 from kvphase.types import Arm, Ask, Template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kvphase.types import Flow, Limits, Verdict, Vocab, Word
+    from kvphase.types import Answers, Flow, Limits, Verdict, Vocab, Word
 
 BALANCE_MEAN = 0.2
 """Largest difference of mean depth between a residue and all, in standard deviations of depth.
@@ -31,6 +33,9 @@ BALANCE_VARIANCE = 0.4
 """Largest relative difference of depth variance between a residue and all."""
 CHAT_TOKENS = 8
 """Answer tokens in chat, where a word without its leading space may be several tokens."""
+FEWEST_AFTER = 8
+"""Contexts asked after an early finding, where there are so many: level and gap come from them
+alone, and a t interval over contexts needs eight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,39 +59,67 @@ class NeedlePlan:
     template: Template
     layouts: tuple[Layout, ...]
     balance: Balance
+    early: bool = False
+    """Look at the answers before all are there, and stop where that is enough."""
 
     @property
     def questions(self) -> int:
-        """Every ask of the run: screen, repeats and cold ones."""
+        """Every ask if nothing ends the run early: screen, repeats, lone and cold ones."""
         return self.design.screen + sum(map(sum, self._shares()))
 
-    def _shares(self) -> tuple[list[int], list[int]]:
-        """Repeats and cold asks of each prefill: spread evenly, no more than it has questions."""
-        n, most = len(self.layouts), self.design.asked
-        repeats, cold = (
-            [min(most, (i + 1) * total // n - i * total // n) for i in range(n)]
-            for total in (self.design.repeats, self.design.cold)
-        )
-        return repeats, cold
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """Numbers of contexts after which the answers are tested; the last one is all."""
+        early = self.early and self.design.kind == "insequence"
+        return looks_at(self.design.contexts) if early else (self.design.contexts,)
+
+    def stop_after(self, look: int) -> int:
+        """Contexts to have asked in all when the look at ``look`` contexts found something."""
+        return min(self.design.contexts, look + max(self.looks[0], FEWEST_AFTER))
+
+    def _shares(self) -> tuple[list[int], list[int], list[int]]:
+        """Repeats, lone and cold asks of each prefill, no more than it has questions.
+
+        They are spread evenly over what is asked even if the first look ends the run.
+        """
+        n = len(self.layouts)
+        if len(self.looks) > 1:
+            n = self.stop_after(self.looks[0])
+        totals = (self.design.repeats, self.design.alone, self.design.cold)
+        repeats, alone, cold = (self._spread_over(n, total) for total in totals)
+        return repeats, alone, cold
+
+    def _spread_over(self, n: int, total: int) -> list[int]:
+        """``total`` asks over the first ``n`` prefills; the others get none."""
+        most = self.design.asked
+        shares = [min(most, (i + 1) * total // n - i * total // n) for i in range(n)]
+        return shares + [0] * (len(self.layouts) - n)
 
     def batches(self) -> Iterator[list[Ask]]:
-        """The asks of each prefill: screen in random order, then repeats, cold ones last.
+        """The asks of each prefill: screen in random order, repeats, lone ones, cold ones last.
 
         Cold asks come last because they may push the shared prefix out of a server's only slot.
         """
         key = _digest_key(self)
         ordinal = 0
-        for layout, repeats, cold in zip(self.layouts, *self._shares(), strict=True):
-            screen = self._screen(layout, key, ordinal)
+        for layout, *counts in zip(self.layouts, *self._shares(), strict=True):
+            screen = self.screen(layout, key, ordinal)
             ordinal += len(screen)
             rng = np.random.default_rng([self.seed, layout.context, 2, layout.pad])
-            chosen = [rng.permutation(len(screen))[:k].tolist() for k in (repeats, cold)]
+            chosen = [rng.permutation(len(screen))[:k].tolist() for k in counts]
             batch = screen.copy()
-            for arm, picks in zip((Arm.REPEAT, Arm.COLD), chosen, strict=True):
+            for arm, picks in zip((Arm.REPEAT, Arm.ALONE, Arm.COLD), chosen, strict=True):
                 for pick in picks:
-                    batch.append(_again(screen[pick], arm, key, ordinal))
+                    batch.append(again(screen[pick], arm, key, ordinal))
                     ordinal += 1
             yield batch
+
+    def measured(self, answers: Answers) -> Verdict:
+        """The verdict over ``answers``, looks included."""
+        design = self.design
+        return measure(
+            answers, kind=design.kind, modulus=design.modulus, seed=self.seed, looks=self.looks
+        )
 
     def prompts(self) -> list[tuple[int, ...]]:
         """Prompts whose tokenisation proves that of all: one a prefill, and one for each key.
@@ -96,11 +129,12 @@ class NeedlePlan:
         whole = [batch[0].prompt for batch in self.batches()]
         start = self.limits.bos + self.template.head
         v = self.vocab
-        first = (v.phrases[0][0].id, *_record(v, v.keys[0], v.values[0]))
+        first = (v.phrases[0][0].id, *record_ids(v, v.keys[0], v.values[0]))
         short = [(*start, *first, word.id, v.separator.id, *self.template.tail) for word in v.keys]
         return whole + short
 
-    def _screen(self, layout: Layout, key: bytes, ordinal: int) -> list[Ask]:
+    def screen(self, layout: Layout, key: bytes, ordinal: int) -> list[Ask]:
+        """The questions on one prefill, in asking order; ``ordinal`` numbers the first."""
         content = self._content(layout)
         prefix = self._prefix(layout, content)
         asks: list[Ask] = []
@@ -112,7 +146,7 @@ class NeedlePlan:
                 raise AssertionError(f"the key of record {record} is not at token {target}")
             asks.append(
                 Ask(
-                    id=_digest(key, ordinal + len(asks), Arm.SCREEN),
+                    id=digest(key, ordinal + len(asks), Arm.SCREEN),
                     prefix=prefix,
                     suffix=(word.id, self.vocab.separator.id, *self.template.tail),
                     target=target,
@@ -134,7 +168,7 @@ class NeedlePlan:
         rng = np.random.default_rng([self.seed, layout.context, 1])
         total = len(layout.starts)
         keys = rng.permutation(len(self.vocab.keys))[:total]
-        values = _spread(rng, len(self.vocab.values), total)
+        values = spread(rng, len(self.vocab.values), total)
         return _Content(
             keys=tuple(self.vocab.keys[i] for i in keys),
             values=tuple(self.vocab.values[i] for i in values),
@@ -146,11 +180,11 @@ class NeedlePlan:
         v = self.vocab
         ids = list(self.limits.bos + self.template.head)
         for start, key, value in zip(layout.starts, content.keys, content.values, strict=True):
-            ids += _filler(rng, v, start - len(ids))
-            ids += _record(v, key, value)
-        ids += _filler(rng, v, layout.end - len(ids))
+            ids += filler(rng, v, start - len(ids))
+            ids += record_ids(v, key, value)
+        ids += filler(rng, v, layout.end - len(ids))
         for record in layout.demonstrated:
-            ids += _record(v, content.keys[record], content.values[record])
+            ids += record_ids(v, content.keys[record], content.values[record])
         expected = self.design.context_tokens - len(self.template.tail) - 2
         if len(ids) != expected:
             raise AssertionError(f"a prefix of {len(ids)} tokens should have {expected}")
@@ -163,6 +197,8 @@ def plan_needle(
     design: NeedleDesign,
     seed: int,
     template: Template | None = None,
+    *,
+    early: bool = False,
 ) -> NeedlePlan:
     """Positions of all prompts of a run, refused if they do not fit or are not balanced.
 
@@ -185,11 +221,11 @@ def plan_needle(
             f"depth is not balanced over the {design.modulus} residues with {design.records} "
             f"records and {design.contexts} contexts; use more of either"
         )
-    return NeedlePlan(vocab, limits, design, seed, template, layouts, found)
+    return NeedlePlan(vocab, limits, design, seed, template, layouts, found, early)
 
 
 def needle(plan: NeedlePlan) -> Flow[Verdict]:
-    """Ask every question of ``plan``, one prefill after the other, and measure.
+    """Ask the questions of ``plan``, one prefill after the other, and measure.
 
     Yields:
         The asks of one prefill; receives their answers.
@@ -197,46 +233,28 @@ def needle(plan: NeedlePlan) -> Flow[Verdict]:
     Returns:
         The verdict over all answers.
     """
-    answers = None
+    answers, last, stopping = None, plan.design.contexts, False
     for batch in plan.batches():
+        if batch[0].context >= last:
+            break
         got = yield batch
         answers = got if answers is None else answers.join(got)
+        asked = batch[0].context + 1
+        if not stopping and asked in plan.looks[:-1] and _found(plan, answers):
+            last, stopping = plan.stop_after(asked), True
     if answers is None:
         raise AssertionError("a design has at least one prefill")
-    return measure(answers, kind=plan.design.kind, modulus=plan.design.modulus, seed=plan.seed)
+    return plan.measured(answers)
 
 
-def _record(vocab: Vocab, key: Word, value: Word) -> list[int]:
-    return [key.id, vocab.separator.id, value.id, vocab.terminator.id]
-
-
-def _filler(rng: np.random.Generator, vocab: Vocab, length: int) -> list[int]:
-    """``length`` filler ids: phrases in their natural order, entered and left anywhere."""
-    ids: list[int] = []
-    while len(ids) < length:
-        phrase = vocab.phrases[int(rng.integers(len(vocab.phrases)))]
-        first = 0 if ids else int(rng.integers(len(phrase)))
-        ids += [word.id for word in phrase[first:]]
-    return ids[: max(0, length)]
-
-
-def _spread(rng: np.random.Generator, available: int, total: int) -> list[int]:
-    """``total`` indices below ``available``, none used again before all were used."""
-    rounds = -(-total // available)
-    drawn = [int(i) for _ in range(rounds) for i in rng.permutation(available)]
-    return drawn[:total]
+def _found(plan: NeedlePlan, answers: Answers) -> bool:
+    """Whether the look at these answers found something that repeats."""
+    asked = int(answers.context.max()) + 1
+    design = plan.design
+    looks = [look for look in plan.looks if look <= asked]
+    return found_early(answers, looks, kind=design.kind, modulus=design.modulus, seed=plan.seed)
 
 
 def _digest_key(plan: NeedlePlan) -> bytes:
-    text = json.dumps(
-        [plan.design.as_json(), plan.seed, plan.vocab.digest, plan.template.digest], sort_keys=True
-    )
-    return hashlib.blake2b(text.encode(), digest_size=32).digest()
-
-
-def _digest(key: bytes, ordinal: int, arm: Arm) -> str:
-    return hashlib.blake2b(f"{ordinal}|{arm}".encode(), digest_size=10, key=key).hexdigest()
-
-
-def _again(ask: Ask, arm: Arm, key: bytes, ordinal: int) -> Ask:
-    return replace(ask, id=_digest(key, ordinal, arm), arm=arm)
+    parts = [plan.design.as_json(), plan.seed, plan.vocab.digest, plan.template.digest]
+    return design_key(json.dumps(parts, sort_keys=True))

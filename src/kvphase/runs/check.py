@@ -8,42 +8,32 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from kvphase.catalogue import message
 from kvphase.errors import StoreError, UsageError
-from kvphase.probes.needle import NeedlePlan, needle, plan_needle
-from kvphase.runs.budget import Budget, BudgetSpent
-from kvphase.runs.execute import Event, execute
-from kvphase.runs.settings import Settings, choose
+from kvphase.runs.addresses import is_private
+from kvphase.runs.budget import DEFAULT_SECONDS, Budget, BudgetSpent, Meter
+from kvphase.runs.ladder import Climb, timed
+from kvphase.runs.settings import Settings
+from kvphase.runs.stages import Result, Skipped, headline, measured, read_stages
 from kvphase.runs.store import Store
 from kvphase.runtimes.detect import open_runtime
-from kvphase.stats import measure
-from kvphase.tokens import survey, verify
-from kvphase.types import About, Arm, Template
+from kvphase.tokens import survey
+from kvphase.types import Template
 from kvphase.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from kvphase.types import Runtime, Verdict
+    from kvphase.runs.ladder import Watcher
+    from kvphase.types import About, Runtime, Verdict, Vocab
 
 T = TypeVar("T")
 DEFAULT_TARGET = "toy:w8s4"
 RUNS = Path("kvphase-runs")
-_SAME = ("runtime", "model", "tokenizer", "template", "design", "seed")
+_SAME = ("runtime", "model", "tokenizer", "template", "seed")
 """Manifest entries that a resumed run must share with the run it resumes."""
-
-
-class Watcher(Protocol):
-    """What shows a run's progress."""
-
-    def planned(self, plan: NeedlePlan, about: About, path: Path) -> None:
-        """Every position is known and verified, the run file is open; asking begins."""
-        ...
-
-    def answered(self, event: Event) -> None:
-        """One more answer."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +43,20 @@ class Run:
     path: Path
     manifest: dict[str, Any]
     verdict: Verdict
+    """Of ``rung``, in the light of the confirmation."""
     totals: dict[str, int | float | None]
     partial: bool
+    """The run ended in the middle of something, or goes on elsewhere."""
+    rung: Result
+    """The part that the verdict rests on."""
+    results: tuple[Result, ...]
+    """Every part in the order begun."""
+    skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def confirmation(self) -> Result | None:
+        """The part that shifted whole contexts, once it has an answer."""
+        return next((r for r in self.results if r.confirmation is not None), None)
 
 
 def load(path: Path) -> Run:
@@ -75,6 +77,8 @@ def check(
     resume: bool = False,
     budget: Budget | None = None,
     watcher: Watcher | None = None,
+    labels: dict[str, str] | None = None,
+    exclusive: bool = False,
 ) -> Run:
     """Measure one model's phase curve. Synchronous; works inside a running event loop too.
 
@@ -83,8 +87,11 @@ def check(
         settings: What to ask; defaults that fit the target. On resume: those of the run file.
         out: The run file; a new one under ``kvphase-runs`` if not given.
         resume: Go on with ``out`` instead of starting it.
-        budget: Bounds for this sitting. A run that spends it ends partial.
+        budget: Bounds for this sitting; a quarter of an hour if not given, ``Budget()`` for none.
+            Rungs that do not fit are left out; a run that spends it ends partial.
         watcher: Shows progress.
+        labels: Further facts of the user's own, such as ``{"kv": "q8_0"}``.
+        exclusive: Nobody else uses the server.
 
     Returns:
         The run; ``run.verdict`` is what was found.
@@ -94,7 +101,16 @@ def check(
             was answered before is in the run file.
     """
     return run_sync(
-        check_async(target, settings, out=out, resume=resume, budget=budget, watcher=watcher)
+        check_async(
+            target,
+            settings,
+            out=out,
+            resume=resume,
+            budget=budget,
+            watcher=watcher,
+            labels=labels,
+            exclusive=exclusive,
+        )
     )
 
 
@@ -106,21 +122,59 @@ async def check_async(
     resume: bool = False,
     budget: Budget | None = None,
     watcher: Watcher | None = None,
+    labels: dict[str, str] | None = None,
+    exclusive: bool = False,
 ) -> Run:
     """As ``check``, for asynchronous callers."""
-    start = _begin(target, settings, out, resume=resume)
+    meter = Meter(Budget(seconds=DEFAULT_SECONDS) if budget is None else budget)
+    start = _begin(target, settings, out, resume=resume, more=budget is not None)
     if isinstance(start, Run):
         return start
-    settings = start.settings
-    async with open_runtime(start.target) as runtime:
-        plan = await prepare(runtime, settings)
-        manifest = _manifest(runtime.about, plan, settings)
+    must_be_bounded(start.target, meter.budget)
+    async with open_runtime(start.target, exclusive=exclusive) as runtime:
+        vocab = await survey(runtime.tokenize)
+        template = await runtime.template() if start.settings.chat else Template()
+        manifest = _manifest(runtime.about, vocab, template, start.settings, labels or {})
         path = out or _default_path(runtime.about)
         with _opened(path, manifest, resume=start.resume) as store:
             if watcher is not None:
-                watcher.planned(plan, runtime.about, path)
-            verdict = await _ask(store, runtime, plan, budget, watcher)
-            return _measured(store, verdict)
+                watcher.opened(runtime.about, path)
+            await _climb(
+                store, runtime, vocab, template, start.settings, meter, watcher
+            )
+            return _measured(store)
+
+
+async def _climb(  # noqa: PLR0913
+    store: Store,
+    runtime: Runtime,
+    vocab: Vocab,
+    template: Template,
+    settings: Settings,
+    meter: Meter,
+    watcher: Watcher | None,
+) -> None:
+    """Climb until the end or until the budget is spent; the run file says which."""
+    try:
+        meter.check()
+        rate = await timed(runtime, vocab, meter)
+        store.note(rate=asdict(rate), state="asking")
+        climb = Climb(runtime, store, vocab, template, settings, meter, rate, watcher)
+        await climb.run()
+    except BudgetSpent as spent:
+        store.note(state="partial", stopped=str(spent))
+        return
+    store.note(state="done")
+
+
+def must_be_bounded(target: str, budget: Budget) -> None:
+    """Refuse to spend somebody's money without a bound that the user set.
+
+    Raises:
+        UsageError: the target is no private address, and neither tokens nor money are bounded.
+    """
+    if not target.startswith("toy:") and not is_private(target) and not budget.bounded:
+        raise UsageError(message("run.unbounded"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +187,12 @@ class _Start:
 
 
 def _begin(
-    target: str | None, settings: Settings | None, out: Path | None, *, resume: bool
+    target: str | None, settings: Settings | None, out: Path | None, *, resume: bool, more: bool
 ) -> _Start | Run:
-    """How this sitting starts, or the run itself if nothing is left to ask."""
+    """How this sitting starts, or the run itself if nothing is left to ask.
+
+    A finished run that left rungs out goes on only when a budget is given (``more``).
+    """
     if out is None and resume:
         raise UsageError("--resume needs the run file: --out FILE.kvphase")
     if out is None or not _exists(out):
@@ -147,7 +204,7 @@ def _begin(
         recorded = store.manifest
         done = recorded.get("state") == "done"
         target, settings = _same_settings(recorded, target, settings, done=done)
-        if done:
+        if done and not (more and recorded.get("skipped")):
             return _measured(store)
     return _Start(target, settings, resume=True)
 
@@ -166,50 +223,24 @@ def _exists(out: Path) -> bool:
         raise UsageError(f"the run file cannot be used: {error.strerror}") from error
 
 
-async def prepare(runtime: Runtime, settings: Settings) -> NeedlePlan:
-    """Survey the tokenizer, place every target, and verify the prompts on the model's side.
-
-    Raises:
-        UsageError: the tokenizer lacks words or the design does not fit.
-        RuntimeFault: the model's tokenizer reads a prompt otherwise than it was composed.
-    """
-    vocab = await survey(runtime.tokenize)
-    template = await runtime.template() if settings.chat else Template()
-    design = choose(settings, runtime.about, runtime.limits, template)
-    plan = plan_needle(vocab, runtime.limits, design, settings.seed, template)
-    await verify(runtime, vocab, template, plan.prompts())
-    return plan
-
-
-async def _ask(
-    store: Store, runtime: Runtime, plan: NeedlePlan, budget: Budget | None, watcher: Watcher | None
-) -> Verdict | None:
-    """The flow's verdict, or None where the budget ended it early."""
-    observe = None if watcher is None else watcher.answered
-    try:
-        verdict = await execute(needle(plan), runtime, store, budget, observe)
-    except BudgetSpent as spent:
-        store.note(state="partial", stopped=str(spent))
-        return None
-    store.note(state="done")
-    return verdict
-
-
-def _measured(store: Store, verdict: Verdict | None = None) -> Run:
-    """The run as stored; measured again unless its verdict is known already."""
-    manifest, totals = store.manifest, store.totals()
-    if verdict is None:
-        answers = store.answers()
-        if not (answers.arm == Arm.SCREEN.value).any():
-            raise StoreError(f"{store.path.name} holds no answers yet")
-        verdict = measure(
-            answers,
-            kind=manifest["design"]["kind"],
-            modulus=manifest["design"]["modulus"],
-            seed=manifest["seed"],
-        )
-    partial = int(totals["asked"] or 0) < int(manifest["questions"])
-    return Run(store.path, manifest, verdict, totals, partial)
+def _measured(store: Store) -> Run:
+    """The run as stored, every part of it measured."""
+    manifest = store.manifest
+    results = tuple(measured(stage, store) for stage in read_stages(manifest))
+    head = headline(results)
+    if head is None:
+        raise StoreError(message("run.no-answers", name=store.path.name))
+    rung, verdict = head
+    return Run(
+        path=store.path,
+        manifest=manifest,
+        verdict=verdict,
+        totals=store.totals(),
+        partial=manifest.get("state") != "done",
+        rung=rung,
+        results=results,
+        skipped=tuple(Skipped.of_json(one) for one in manifest.get("skipped", [])),
+    )
 
 
 def _same_settings(
@@ -219,9 +250,9 @@ def _same_settings(
     toy = recorded["target"].startswith("toy:")
     if target is not None and target != recorded["target"] and (toy or target.startswith("toy:")):
         raise UsageError(f"the run file was made with {recorded['target']}; start a new one")
-    before = Settings(**recorded["settings"])
+    before = Settings.of_json(recorded["settings"])
     if settings is not None:
-        default, asked, kept = asdict(Settings()), asdict(settings), asdict(before)
+        default, asked, kept = (one.as_json() for one in (Settings(), settings, before))
         for name, value in asked.items():
             if value not in (default[name], kept[name]):
                 raise UsageError(
@@ -233,7 +264,9 @@ def _same_settings(
     return target or recorded["target"], before
 
 
-def _manifest(about: About, plan: NeedlePlan, settings: Settings) -> dict[str, Any]:
+def _manifest(
+    about: About, vocab: Vocab, template: Template, settings: Settings, labels: dict[str, str]
+) -> dict[str, Any]:
     return {
         "kvphase": __version__,
         "python": ".".join(map(str, sys.version_info[:3])),
@@ -242,18 +275,17 @@ def _manifest(about: About, plan: NeedlePlan, settings: Settings) -> dict[str, A
         "build": about.build,
         "model": about.model,
         "quant": about.quant,
-        "template": plan.template.digest,
+        "template": template.digest,
         "thinking": about.thinking,
         "toy": about.toy,
-        "tokenizer": plan.vocab.digest,
-        "separator": plan.vocab.separator.text,
-        "terminator": plan.vocab.terminator.text,
-        "labels": {},
-        "settings": asdict(settings),
-        "design": plan.design.as_json(),
+        "tokenizer": vocab.digest,
+        "separator": vocab.separator.text,
+        "terminator": vocab.terminator.text,
+        "labels": labels,
+        "settings": settings.as_json(),
         "seed": settings.seed,
-        "questions": plan.questions,
-        "balance": asdict(plan.balance),
+        "stages": [],
+        "skipped": [],
         "state": "asking",
     }
 

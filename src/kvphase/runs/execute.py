@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvphase.errors import RuntimeFault, TransientFault
-from kvphase.runs.budget import Budget, BudgetSpent
+from kvphase.runs.budget import Budget, BudgetSpent, Meter
 from kvphase.runs.store import grade
 from kvphase.types import Arm, R
 
@@ -40,28 +39,11 @@ class Event:
 Observer = Callable[[Event], None]
 
 
-@dataclass(slots=True)
-class _Spent:
-    """What this sitting has used, for the budget."""
-
-    budget: Budget
-    started: float
-    questions: int = 0
-    tokens: int = 0
-
-    def check(self) -> None:
-        self.budget.check(self.questions, self.tokens, time.monotonic() - self.started)
-
-    def add(self, reply: Reply) -> None:
-        self.questions += 1
-        self.tokens += (reply.prefilled or 0) + reply.generated
-
-
 async def execute(
     flow: Flow[R],
     runtime: Runtime,
     store: Store,
-    budget: Budget | None = None,
+    budget: Budget | Meter | None = None,
     observe: Observer | None = None,
     *,
     stage: str = "needle",
@@ -75,7 +57,7 @@ async def execute(
         flow: A probe or a cause; yields batches of asks.
         runtime: Opened already.
         store: Receives every ask before it is sent and every answer as it arrives.
-        budget: Bounds for this sitting; none if not given.
+        budget: Bounds for this sitting, or what it has used so far; none if not given.
         observe: Called after each answer, in ask order.
         stage: Which part of the run the asks belong to.
 
@@ -86,12 +68,12 @@ async def execute(
         BudgetSpent: nothing is left; all answers so far are in the store.
         RuntimeFault: the runtime is unusable; all answers so far are in the store.
     """
-    spent = _Spent(budget or Budget(), time.monotonic())
+    meter = budget if isinstance(budget, Meter) else Meter(budget or Budget())
     try:
         asks = next(flow)
         while True:
             store.add(asks, stage)
-            await _answer(asks, runtime, store, spent, observe)
+            await _answer(asks, runtime, store, meter, observe)
             asks = flow.send(store.answers(asks))
     except StopIteration as stop:
         result: R = stop.value
@@ -101,17 +83,17 @@ async def execute(
 
 
 async def _answer(
-    asks: Sequence[Ask], runtime: Runtime, store: Store, spent: _Spent, observe: Observer | None
+    asks: Sequence[Ask], runtime: Runtime, store: Store, meter: Meter, observe: Observer | None
 ) -> None:
     known = _replayed(asks, store)
     for ask in asks:
         if ask.id in known:
             event = Event(ask, known[ask.id], 0, 0, 0, replayed=True)
         else:
-            spent.check()
+            meter.check(ask)
             reply = await _complete(ask, runtime)
             store.put(ask, reply)
-            spent.add(reply)
+            meter.add(ask, reply)
             event = Event(
                 ask,
                 grade(ask, reply),
@@ -151,4 +133,4 @@ async def _complete(ask: Ask, runtime: Runtime) -> Reply:
         raise RuntimeFault(f"{fault} (asked {tries} times)" if waits else str(fault)) from fault
 
 
-__all__ = ["Budget", "BudgetSpent", "Event", "Observer", "execute"]
+__all__ = ["Budget", "BudgetSpent", "Event", "Meter", "Observer", "execute"]

@@ -1,0 +1,152 @@
+"""What each rung costs, and how much of it fits into a budget."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kvphase.probes.confirm import extra_tokens
+from kvphase.probes.design import QUESTION, NeedleDesign, needed
+from kvphase.runs.estimate import Cost, Rate, cost, room
+from kvphase.runs.settings import COLD_LONG, FLIP
+
+if TYPE_CHECKING:
+    from kvphase.probes.confirm import ConfirmDesign
+    from kvphase.runs.budget import Budget
+    from kvphase.types import Limits, Template, Vocab
+
+WHOLE, HALF, MOST = 1.0, 0.5, 0.9
+"""Shares of what is left: a rung that others follow may take half, the last one nearly all."""
+FEWEST_CONTEXTS = 2
+COLD_SHARE = 0.15
+"""Share of a rung's time for cold asks, each of which is a prefill."""
+MOST_COLD = 100
+PILOT_TRIES, LONG_TRIES = 5, 2
+"""Contexts that a pilot may ask: at the ladder's usual length, and beyond it."""
+USUAL = 4096
+
+
+def rung_name(name: str) -> str:
+    """As stages are called."""
+    return name if name == FLIP else f"needle-{name}"
+
+
+def flip_cost(rate: Rate, tokens: int, questions: int) -> Cost:
+    """Of the flip: every prompt is evaluated whole."""
+    each = -(-tokens // max(1, questions))
+    return cost(rate, shared=0, whole=questions, length=each, questions=0, suffix=0)
+
+
+def needle_cost(rate: Rate, design: NeedleDesign, share: float = 1.0) -> Cost:
+    """Of a rung of needles, its audit included; ``share`` of its contexts asked."""
+    prefills = max(1, round(design.contexts * design.pads * share))
+    again = min(design.repeats, prefills * design.asked) + min(
+        design.alone, prefills * design.asked
+    )
+    return cost(
+        rate,
+        shared=prefills,
+        whole=min(design.cold, prefills * design.asked),
+        length=design.context_tokens,
+        questions=prefills * design.asked + again,
+        suffix=QUESTION,
+    )
+
+
+def pilot_cost(rate: Rate, design: NeedleDesign, tries: int) -> Cost:
+    """Of a pilot that needs all its tries."""
+    return cost(
+        rate,
+        shared=tries,
+        whole=0,
+        length=design.context_tokens,
+        questions=tries * design.records,
+        suffix=QUESTION,
+    )
+
+
+def confirm_cost(rate: Rate, design: NeedleDesign, wanted: ConfirmDesign) -> Cost:
+    """Of a confirmation, tail control included."""
+    return cost(
+        rate,
+        shared=wanted.prefills,
+        whole=0,
+        length=design.context_tokens + extra_tokens(wanted.period) // 2,
+        questions=wanted.prefills * wanted.questions,
+        suffix=QUESTION,
+    )
+
+
+def pilot_tries(design: NeedleDesign) -> int:
+    """Contexts that a pilot at this length may ask."""
+    return PILOT_TRIES if design.context_tokens <= USUAL else LONG_TRIES
+
+
+def most_records(design: NeedleDesign, vocab: Vocab, limits: Limits, template: Template) -> int:
+    """Most records that fit the context and the tokenizer's one-token words."""
+    start, tail = len(limits.bos) + len(template.head), len(template.tail)
+    step = design.modulus
+    records = (len(vocab.keys) - design.demonstrations) // step * step
+    while records > step and (
+        needed(replace(design, records=records), start, tail) > design.context_tokens
+    ):
+        records -= step
+    return max(step, records)
+
+
+def fitted(
+    design: NeedleDesign,
+    rate: Rate,
+    left: Budget,
+    *,
+    first: bool,
+    last: bool,
+    toy: bool,
+    cold: int | None,
+) -> NeedleDesign | None:
+    """The design with as many contexts and cold asks as fit, none if not even two contexts do.
+
+    Args:
+        design: With the contexts that are wanted.
+        rate: Of the endpoint.
+        left: Of the budget.
+        first: The shortest rung of the ladder, where most cold asks are made.
+        last: No rung follows.
+        toy: Toys are asked as much as ever fits.
+        cold: Cold asks that the user wants.
+    """
+    share = MOST if last or toy else HALF
+    fewest = 1 if toy or design.kind == "prefix" else FEWEST_CONTEXTS
+    bare = replace(design, contexts=1, cold=0, repeats=0, alone=0)
+    fit_in = room(needle_cost(rate, bare), left) * share
+    if fit_in < fewest:
+        return None
+    wanted = replace(design, cold=_cold(design, rate, left, share, first=first, toy=toy, cold=cold))
+    audit = needle_cost(rate, replace(wanted, contexts=1)).seconds - needle_cost(rate, bare).seconds
+    each = needle_cost(rate, bare).seconds
+    reserved = audit / each if each > 0 else 0.0
+    contexts = min(design.contexts, max(fewest, int(min(fit_in, 1e9) - reserved)))
+    return replace(wanted, contexts=contexts)
+
+
+def _cold(
+    design: NeedleDesign,
+    rate: Rate,
+    left: Budget,
+    share: float,
+    *,
+    first: bool,
+    toy: bool,
+    cold: int | None,
+) -> int:
+    """Cold asks: as many as a share of the rung's budget holds, few beyond the first rung."""
+    if cold is not None:
+        return cold
+    whole = cost(
+        rate, shared=0, whole=1, length=design.context_tokens, questions=0, suffix=QUESTION
+    )
+    holds = min(room(whole, left) * share * COLD_SHARE, 1e9)
+    if toy:
+        return min(design.cold, max(COLD_LONG, int(holds)))
+    most = min(MOST_COLD, max(COLD_LONG, int(holds)))
+    return most if first else min(most, COLD_LONG)
