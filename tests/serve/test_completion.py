@@ -234,6 +234,22 @@ def test_bad_requests(serve: Serve, body: object) -> None:
     assert (response.status_code, response.json()["error"]["code"]) == (400, 400)
 
 
+@pytest.mark.parametrize("scores", [0, 1, 20, 10**6])
+@pytest.mark.parametrize("path", ["/completion", "/v1/completions"])
+def test_text_of_unknown_words_is_refused(serve: Serve, path: str, scores: int) -> None:
+    client = serve()
+    for prompt in ("The quick brown fox", " cat: Élodie", "\N{GRINNING FACE}", [" cat:", "?"]):
+        response = client.post(path, json={"prompt": prompt, "n_probs": scores, **GREEDY})
+        assert response.status_code == 400
+        assert "invalid tokens" in response.json()["error"]["message"]
+
+
+def test_text_of_known_words_is_scored(serve: Serve) -> None:
+    answer = ask(serve(), FACTS + " dog:", n_probs=10**6)
+    assert answer["content"] == " Bob"
+    assert len(answer["completion_probabilities"][0]["top_logprobs"]) > 200
+
+
 def test_no_template(serve: Serve) -> None:
     for path in ("/apply-template", "/v1/chat/completions"):
         response = serve().post(path, json={"messages": []})

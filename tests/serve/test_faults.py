@@ -58,6 +58,7 @@ def test_parse() -> None:
         ("resett", "no fault called 'resett'; there are: refuse, "),
         ("reset=2", "not a probability"),
         ("reset=nan", "not a probability"),
+        ("busy=2", "not a probability"),
         ("reset=x", "cannot have the value 'x'"),
         ("refuse=1", "cannot have the value '1'"),
         ("cut", "cannot have the value ''"),
@@ -220,6 +221,17 @@ def test_question_residue(serve: Serve, residue: int) -> None:
         assert right(client, " and" * pad + FACTS) == [not wrong] * 3
 
 
+@pytest.mark.parametrize(("fault", "share"), [("busy", 1), ("busy=0.5", 0.5), ("busy=0", 0)])
+def test_busy(serve: Serve, fault: str, share: float) -> None:
+    client = serve(fault)
+    looks = [client.get("/slots").json() for _ in range(20)]
+    assert not any(slots[0]["is_processing"] for slots in looks)
+    at_work = [slots[1]["is_processing"] for slots in looks if len(slots) == 2]
+    assert at_work == [draw(0, "busy", n) < share for n in range(20 if share else 0)]
+    assert client.get("/props").json()["total_slots"] == (2 if share else 1)
+    assert right(client) == [True] * 3
+
+
 def test_after(serve: Serve) -> None:
     client = serve("wrong-on-hit,cut=10,forget-cache,after=3")
     assert right(client) == [True] * 3
@@ -236,3 +248,13 @@ def test_throttle(serve: Serve) -> None:
     ask(client, " and" * 300)
     assert first >= 1
     assert time.perf_counter() - started < first
+
+
+def test_throttle_counts_what_is_evaluated_on_a_cached_prefix(serve: Serve) -> None:
+    client = serve(throttle=20)
+    ask(client, FACTS + " dog:", cache_prompt=True)
+    for key in (" cat:", " cow:"):
+        started = time.perf_counter()
+        timings = ask(client, FACTS + key)["timings"]
+        assert timings["prompt_n"] == 2
+        assert 0.1 <= timings["prompt_ms"] / 1000 <= time.perf_counter() - started < 0.7

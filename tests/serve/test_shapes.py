@@ -39,6 +39,20 @@ def test_props(serve: Serve) -> None:
     assert props["kvphase"] == {"local_window": 16}
 
 
+def test_slots(serve: Serve) -> None:
+    client = serve()
+    (unused,) = client.get("/slots").json()
+    same("slots.unused", unused)
+    assert (unused["id"], unused["n_ctx"], unused["is_processing"]) == (0, 600, False)
+    client.post("/completion", json=BASE)
+    (used,) = client.get("/slots").json()
+    same("slots.used", used)
+    same("props.params", used["params"])
+    same("slots.next_token", used["next_token"][0])
+    assert used["id_task"] == 0
+    assert client.get("/props").json()["endpoint_slots"]
+
+
 def test_models(serve: Serve) -> None:
     models = serve().get("/v1/models").json()
     same("models", models)
