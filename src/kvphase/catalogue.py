@@ -70,8 +70,7 @@ class Catalogue:
 
         A wall of escapes helps nobody.
         """
-        language = preferred()
-        return cls(language if carries(stream.encoding, language) else "en")
+        return cls(preferred(encoding=stream.encoding))
 
     def __call__(self, key: str, **values: Any) -> str:  # noqa: ANN401 - whatever it formats
         """The text of ``key`` with its fields filled; messages among the values are translated.
@@ -104,15 +103,18 @@ def carries(encoding: str | None, language: Language) -> bool:
     return True
 
 
-def preferred(option: str | None = None) -> Language:
+def preferred(option: str | None = None, *, encoding: str | None = "utf-8") -> Language:
     """The language to speak: the option's, the chosen one, KVPHASE_LANG's or the locale's.
 
-    Chinese for every locale whose language is ``zh``, English for all others.
+    Chinese for every locale whose language is ``zh``, English for all others, and wherever
+    ``encoding`` cannot carry Chinese.
     """
+    language: Language = "en"
     for name in (option, _chosen.get(), os.environ.get(VARIABLE), *_of_locale()):
         if name:
-            return "zh" if name.lower().replace("-", "_").split("_")[0] == "zh" else "en"
-    return "en"
+            language = "zh" if name.lower().replace("-", "_").split("_")[0] == "zh" else "en"
+            break
+    return language if carries(encoding, language) else "en"
 
 
 def _of_locale() -> list[str]:

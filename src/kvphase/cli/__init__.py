@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from typing import NoReturn
 
 import typer
 
+from kvphase.catalogue import Catalogue
 from kvphase.cli.analyze import analyze
 from kvphase.cli.check import check
 from kvphase.cli.info import info
@@ -26,8 +29,15 @@ app: typer.Typer = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for _command in (check, info, analyze, serve):
-    app.command()(_command)
+_COMMANDS: dict[Callable[..., None], str] = {
+    check: "Measure a model's accuracy by token position.",
+    info: "Show what an endpoint is and can do.",
+    analyze: "Give a verdict on results you already have.",
+    serve: "Serve a toy model as llama-server would.",
+}
+"""Every command with the short help that fits a line of the list of commands."""
+for _command, _short in _COMMANDS.items():
+    app.command(short_help=_short)(_command)
 
 
 def _version(show: bool) -> None:
@@ -49,25 +59,55 @@ def main() -> None:
     """Entry point: every expected failure is one sentence on stderr and an exit code."""
     _tolerate_any_console()
     try:
-        app()
+        code = app(standalone_mode=False, prog_name="kvphase")
     except KvphaseError as error:
-        sys.stderr.write(f"kvphase: {error}\n")
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.stderr.write("kvphase: interrupted\n")
-        sys.exit(130)
+        _fail(_spoken(error), error.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        _fail(_say("error.interrupted"), 130)
     except BrokenPipeError:
         # The reader (``| head``) went away; say nothing more, and do not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except Exception as error:
+        if hasattr(error, "format_message"):
+            _wrong_usage(error)
         if os.environ.get("KVPHASE_TRACEBACK"):
             raise
-        sys.stderr.write(
-            f"kvphase: a fault of kvphase itself ({type(error).__name__}: {error}); "
-            "set KVPHASE_TRACEBACK=1 to see where, and please report it\n"
-        )
-        sys.exit(70)
+        problem = f"{error}"
+        _fail(_say("error.internal", kind=type(error).__name__, problem=problem), 70)
+    if isinstance(code, int):
+        sys.exit(code)
+
+
+def _wrong_usage(error: Exception) -> NoReturn:
+    """A wrong command line as one sentence; without any arguments, the help.
+
+    Typer brings the errors of its own copy of click or click's, by version: they are known by what
+    they can do.
+    """
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "kvphase"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(f"{context.get_help() if context is not None else error}\n")
+        sys.exit(2)
+    problem = " ".join(error.format_message().split()).rstrip(".")  # type: ignore[attr-defined]
+    _fail(_say("error.usage", problem=problem.replace(" Value error,", ""), command=command), 2)
+
+
+def _fail(sentence: str, code: int) -> NoReturn:
+    """Say ``sentence`` on stderr, without anything that drives a terminal, and exit."""
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in sentence)
+    sys.stderr.write(f"kvphase: {shown}\n")
+    sys.exit(code)
+
+
+def _say(key: str, **values: str) -> str:
+    return Catalogue.on(sys.stderr)(key, **values)
+
+
+def _spoken(error: KvphaseError) -> str:
+    """The error in the user's language where it was raised with a message, else in English."""
+    return Catalogue.on(sys.stderr).of(error.args[0]) if error.args else str(error)
 
 
 def _tolerate_any_console() -> None:

@@ -8,7 +8,10 @@ from typing import Annotated
 
 import typer
 
-_COLUMN = "Column with the {}; guessed from its name if not given."
+from kvphase.catalogue import Catalogue
+from kvphase.cli.options import Lang  # noqa: TC001 - typer evaluates annotations
+
+_COLUMN = "Column of {}; if not given, found by its name."
 
 
 def analyze(
@@ -16,37 +19,44 @@ def analyze(
         Path,
         typer.Argument(
             help="CSV or JSONL: one row an answer (position, correct[, cluster]) "
-            "or one row a residue (residue, n, correct)."
+            "or one row a residue (residue, n, correct).",
+            show_default=False,
         ),
     ],
     position: Annotated[
-        str | None, typer.Option(help=_COLUMN.format("token position of the fact"))
+        str | None, typer.Option(help=_COLUMN.format("the fact's token position"))
     ] = None,
     correct: Annotated[
-        str | None, typer.Option(help=_COLUMN.format("outcome, or number right"))
+        str | None, typer.Option(help=_COLUMN.format("right or wrong, or the number right"))
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(help=_COLUMN.format("prompt or context of an answer"))
+        str | None, typer.Option(help=_COLUMN.format("what rows of one prompt share"))
     ] = None,
-    residue: Annotated[str | None, typer.Option(help=_COLUMN.format("residue"))] = None,
-    n: Annotated[str | None, typer.Option("--n", help=_COLUMN.format("answers a residue"))] = None,
+    residue: Annotated[
+        str | None, typer.Option(help=_COLUMN.format("the position modulo M"))
+    ] = None,
+    n: Annotated[
+        str | None, typer.Option("--n", help=_COLUMN.format("answers at a residue"))
+    ] = None,
     modulus: Annotated[int, typer.Option(min=2, help="Residues of the curve.")] = 8,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the permutation test.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print verdict.json on stdout.")] = False,
+    lang: Lang = None,
 ) -> None:
     """Give a curve and a verdict for results that were measured elsewhere."""
     from kvphase.probes.imported import analyze as measure_rows
     from kvphase.probes.imported import read_results
     from kvphase.report.document import as_json, rows_document
-    from kvphase.report.terminal import console, show_verdict
+    from kvphase.report.lines import clean, console, show
+    from kvphase.report.terminal import show_verdict
 
     rows = read_results(
         file, position=position, correct=correct, cluster=cluster, residue=residue, n=n
     )
     verdict = measure_rows(rows, modulus=modulus, seed=seed)
     if json:
-        typer.echo(as_json(rows_document(verdict, file.name, seed)))
+        typer.echo(as_json(rows_document(verdict, clean(file.name), seed)))
         return
-    out = console(sys.stdout)
-    out.print(f"{file.name}: {verdict.n} answers", style="bold")
-    show_verdict(verdict, out)
+    out, say = console(sys.stdout), Catalogue.on(sys.stdout)
+    show(out, say("terminal.file", name=clean(file.name), n=verdict.n), "bold")
+    show_verdict(verdict, out, say)

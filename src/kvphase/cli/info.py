@@ -7,14 +7,18 @@ from typing import Annotated
 
 import typer
 
+from kvphase.catalogue import Catalogue
+from kvphase.cli.options import Lang  # noqa: TC001 - typer evaluates annotations
+
 
 def info(
     target: Annotated[str, typer.Argument(help="http://HOST:PORT, or toy:NAME.")],
     json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+    lang: Lang = None,
 ) -> None:
     """Show what this endpoint is and can do, and what kvphase does about what it cannot."""
     from kvphase.report.endpoint import endpoint_json, show_endpoint
-    from kvphase.report.terminal import console
+    from kvphase.report.lines import console
     from kvphase.runs.check import run_sync
     from kvphase.runs.inspect import inspect
 
@@ -22,4 +26,4 @@ def info(
     if json:
         typer.echo(endpoint_json(endpoint))
     else:
-        show_endpoint(endpoint, console(sys.stdout))
+        show_endpoint(endpoint, console(sys.stdout), Catalogue.on(sys.stdout))

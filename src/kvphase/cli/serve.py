@@ -16,8 +16,8 @@ def serve(
     fault: Annotated[
         list[str] | None,
         typer.Option(
-            help="Something that goes wrong; may be repeated: refuse, loading, html, 5xx=P, "
-            "reset=P, half-json=P, empty=P, cut=TOKENS, forget-cache, wrong-on-hit=P, random=P, "
+            help="What goes wrong; may be repeated: refuse, loading, html, 5xx=P, reset=P, "
+            "half-json=P, empty=P, cut=TOKENS, forget-cache, wrong-on-hit=P, random=P, "
             "question-residue=R, after=REQUESTS, seed=N (P: a probability, 1 if left out)."
         ),
     ] = None,
@@ -27,7 +27,7 @@ def serve(
 ) -> None:
     """Serve a toy model behind llama-server's HTTP API until Ctrl-C.
 
-    The address is printed on stderr.
+    The address is printed on stderr. --fault makes the server misbehave, to test clients with.
     """
     from kvphase.serve import Faults, run
 

@@ -6,60 +6,70 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
-from kvphase.report.terminal import DEMO, clean
+from kvphase.report.lines import clean, left, show
+from kvphase.report.terminal import ENGLISH
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from kvphase.catalogue import Catalogue
     from kvphase.runs.inspect import Endpoint
 
+_LABEL = 20
+"""Cells of the column of names."""
 
-def show_endpoint(endpoint: Endpoint, out: Console) -> None:
+
+def show_endpoint(endpoint: Endpoint, out: Console, say: Catalogue = ENGLISH) -> None:
     """One line a fact, one line an ability: yes, no, or what kvphase does instead."""
     about = endpoint.about
     name = clean(about.model or about.target)
-    out.print(Text(name + (f"   {DEMO}" if about.toy else ""), style="bold"))
+    show(out, f"{name}   {say('terminal.demo')}" if about.toy else name, "bold")
     facts = {
         "runtime": about.runtime,
         "build": about.build,
-        "quantisation": about.quant,
-        "context": f"{endpoint.limits.context_tokens} tokens",
+        "quant": about.quant,
+        "context": say("endpoint.tokens", n=endpoint.limits.context_tokens),
         **about.extra,
     }
-    for label, value in {**facts, **_abilities(endpoint)}.items():
+    for label, value in {**facts, **_abilities(endpoint, say)}.items():
         if value is not None:
-            out.print(Text(f"  {label:<20} {clean(str(value))}"))
+            line = f"  {left(_label(label, say), _LABEL)} {clean(say.of(value))}"
+            show(out, line, hang=" " * (_LABEL + 3))
 
 
-def _abilities(endpoint: Endpoint) -> dict[str, str]:
+def _label(label: str, say: Catalogue) -> str:
+    """A fact's name; those of a runtime's own may not be in the catalogue."""
+    try:
+        return say(f"endpoint.{label}")
+    except KeyError:
+        return clean(label)
+
+
+def _abilities(endpoint: Endpoint, say: Catalogue) -> dict[str, str]:
     limits = endpoint.limits
-    scores = f"yes, the {limits.top_logprobs} likeliest next tokens"
+    bos, top = limits.bos, limits.top_logprobs
     return {
-        "token ids in": _yes(limits.ids, "no: positions are verified by encoding the text again"),
-        "BOS": f"yes, id {limits.bos[0]}, put in front once" if limits.bos else "none is added",
-        "log-probabilities": _yes(
-            limits.top_logprobs > 0, "no: answers are matched as text", scores
-        ),
-        "cache report": _yes(limits.cache_report, "no: reuse is judged by time"),
-        "cold question": _yes(limits.cold, "no: a salted prefix of equal length"),
-        "chat template": _yes(endpoint.chat, "no: prompts are raw text"),
-        "one-token words": _words(endpoint),
+        "ids": say("endpoint.yes" if limits.ids else "endpoint.ids.no"),
+        "bos": say("endpoint.bos.yes", id=bos[0]) if bos else say("endpoint.bos.no"),
+        "logprobs": say("endpoint.logprobs.yes", n=top) if top else say("endpoint.logprobs.no"),
+        "report": say("endpoint.yes" if limits.cache_report else "endpoint.report.no"),
+        "cold": say("endpoint.yes" if limits.cold else "endpoint.cold.no"),
+        "chat": say("endpoint.yes" if endpoint.chat else "endpoint.chat.no"),
+        "words": _words(endpoint, say),
     }
 
 
-def _yes(able: bool, instead: str, yes: str = "yes") -> str:
-    return yes if able else instead
-
-
-def _words(endpoint: Endpoint) -> str:
+def _words(endpoint: Endpoint, say: Catalogue) -> str:
     vocab = endpoint.vocab
     if vocab is None:
-        return f"no: {endpoint.vocab_error}"
-    return (
-        f"yes, {len(vocab.keys)} keys, {len(vocab.values)} values, {len(vocab.phrases)} phrases; "
-        f"a record is KEY{vocab.separator.text} VALUE{vocab.terminator.text}".replace("\n", "\\n")
+        return say("endpoint.words.no", why=endpoint.vocab_error)
+    record = f"KEY{vocab.separator.text} VALUE{vocab.terminator.text}".replace("\n", "\\n")
+    return say(
+        "endpoint.words.yes",
+        keys=len(vocab.keys),
+        values=len(vocab.values),
+        phrases=len(vocab.phrases),
+        record=record,
     )
 
 

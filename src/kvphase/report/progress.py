@@ -9,7 +9,10 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from kvphase.report.terminal import DEMO, Glyphs, clean, curve_lines
+from kvphase.catalogue import message
+from kvphase.report.ladder import rung_name
+from kvphase.report.lines import Glyphs, clean, show
+from kvphase.report.terminal import ENGLISH, curve_lines
 from kvphase.stats import wilson
 from kvphase.types import Arm, CurvePoint
 
@@ -20,23 +23,29 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from kvphase.probes.needle import NeedlePlan
+    from kvphase.catalogue import Catalogue, Message
     from kvphase.runs.execute import Event
+    from kvphase.runs.stages import Result, Skipped, Stage
     from kvphase.types import About
 
 _REFRESH = 0.25
 """Seconds between redraws on a terminal."""
 _LINE_EVERY = 10.0
 """Seconds between lines where there is no terminal."""
+_SHOWN = (Arm.SCREEN, Arm.SHIFT)
+"""Answers that the curve counts."""
 
 
 class Progress:
     """A live display on a terminal, a line now and then elsewhere. Use as a context manager."""
 
-    def __init__(self, console: Console, opened: Callable[[Path], None]) -> None:
-        """Show on ``console``; ``opened`` is told the run file once it exists."""
+    def __init__(
+        self, console: Console, opened: Callable[[Path], None], say: Catalogue = ENGLISH
+    ) -> None:
+        """Show on ``console`` in a language; ``opened`` is told the run file once it exists."""
         self._console = console
         self._opened = opened
+        self._say = say
         self._glyphs = Glyphs.of(console.encoding)
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._total = self._done = self._fresh = self._tokens = self._cached = 0
@@ -58,22 +67,46 @@ class Progress:
         if self._live.is_started:
             self._live.stop()
 
-    def planned(self, plan: NeedlePlan, about: About, path: Path) -> None:
-        """Say what is about to be asked."""
+    def opened(self, about: About, path: Path) -> None:
+        """Name the model, and say so if it is a toy."""
         self._opened(path)
-        self._total, self._modulus = plan.questions, plan.design.modulus
+        name = clean(about.model or about.target)
+        demo = f"   {self._say('terminal.demo')}" if about.toy else ""
+        show(self._console, name + demo, "bold")
+
+    def begins(self, stage: Stage) -> None:
+        """Say what is about to be asked, and count from nothing."""
+        self._total, self._modulus = stage.questions, stage.modulus
+        self._done = self._fresh = 0
         self._counts = [[0, 0] for _ in range(self._modulus)]
         self._started = self._shown = time.monotonic()
-        name = clean(about.model or about.target)
-        if about.toy:
-            self._console.print(Text(DEMO, style="bold"))
-        self._console.print(
-            Text(
-                f"{name}: {plan.design.screen:,} questions on {len(plan.layouts)} contexts of "
-                f"{plan.design.context_tokens:,} tokens, "
-                f"{self._total - plan.design.screen:,} more for the audit"
-            )
+        how = "begins-short" if stage.tokens is None else "begins"
+        line = self._say(
+            f"progress.{how}",
+            rung=rung_name(stage.name, self._say),
+            questions=stage.questions,
+            prefills=stage.prefills,
+            tokens=stage.tokens,
         )
+        show(self._console, line, "dim")
+
+    def ends(self, result: Result) -> None:
+        """What a part of the run found, in one line."""
+        say, rung = self._say, rung_name(result.stage.name, self._say)
+        verdict, confirmation = result.verdict, result.confirmation
+        if verdict is not None:
+            name = say(f"verdict.name.{verdict.verdict}")
+            mean = message("progress.mean", percent=100 * verdict.mean)
+            found = say("progress.found", rung=rung, verdict=name, mean=mean, n=verdict.n)
+            show(self._console, found)
+        elif confirmation is not None:
+            status = say(f"terminal.confirm.{confirmation.status}")
+            show(self._console, say("progress.confirmed", rung=rung, status=status))
+
+    def skips(self, skipped: Skipped) -> None:
+        """A part that is left out, and why."""
+        rung = rung_name(skipped.rung, self._say)
+        show(self._console, clean(self._say("progress.skipped", rung=rung, why=skipped.why)))
 
     def answered(self, event: Event) -> None:
         """Count one answer and redraw if it is time."""
@@ -84,7 +117,7 @@ class Progress:
         self._fresh += not event.replayed
         self._tokens += event.prefilled + event.generated
         self._cached += event.cached
-        if event.ask.arm is Arm.SCREEN and event.correct >= 0:
+        if event.ask.arm in _SHOWN and event.correct >= 0:
             count = self._counts[event.ask.target % self._modulus]
             count[0] += 1
             count[1] += event.correct
@@ -96,29 +129,40 @@ class Progress:
             return
         self._shown = now
         if live:
-            self._live.update(Group(*self._curve(), self._status()), refresh=True)
+            lines = (*self._curve(), Text(self._status()))
+            self._live.update(Group(*lines), refresh=True)
         else:
-            self._console.print(self._status())
+            show(self._console, self._status())
 
     def _curve(self) -> list[Text]:
+        if not any(n for n, _ in self._counts):
+            return []
         points = [
             CurvePoint(r, n, k, k / n if n else 0.0, wilson(k, n) if n else (0.0, 1.0))
             for r, (n, k) in enumerate(self._counts)
         ]
-        return curve_lines(points, self._modulus, self._glyphs)
+        return curve_lines(points, self._modulus, self._glyphs, self._say)
 
-    def _status(self) -> Text:
+    def _status(self) -> str:
         elapsed = time.monotonic() - self._started
         left = elapsed / self._fresh * (self._total - self._done) if self._fresh else 0.0
         asked, right = (sum(c[i] for c in self._counts) for i in (0, 1))
-        mean = f"mean {100 * right / asked:.1f}%, " if asked else ""
-        return Text(
-            f"{self._done:,} of {self._total:,}, {mean}{_span(left)} left; "
-            f"tokens: {self._tokens:,} computed, {self._cached:,} cached"
+        mean = message("progress.mean", percent=100 * right / asked) if asked else ""
+        return self._say(
+            "progress.status",
+            done=self._done,
+            total=self._total,
+            mean=mean,
+            left=span(left),
+            computed=self._tokens,
+            cached=self._cached,
         )
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> Message:
+    """A time in the unit that suits it."""
     if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+        return message("progress.seconds", n=seconds)
+    if seconds < 5400:
+        return message("progress.minutes", n=seconds / 60)
+    return message("progress.hours", n=seconds / 3600)
