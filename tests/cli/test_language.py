@@ -133,3 +133,20 @@ def test_a_files_name_cannot_drive_the_terminal(folder: Path) -> None:
         done = kvphase("analyze", f"{ESCAPES}.csv", *more, cwd=folder)
         assert done.returncode == 0, done.stderr
         assert not {"\x1b", "\x07"} & set(done.stdout + done.stderr)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a pipe of POSIX systems")
+@pytest.mark.parametrize("args", [["--help"], ["info", "toy:full"], ["info", "toy:full", "--json"]])
+def test_a_reader_that_goes_away_is_no_failure(folder: Path, args: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as out:
+        done = subprocess.run(
+            [sys.executable, "-m", "kvphase", *args],
+            cwd=folder,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            timeout=240,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")

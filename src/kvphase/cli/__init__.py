@@ -59,32 +59,58 @@ def main() -> None:
     """Entry point: every expected failure is one sentence on stderr and an exit code."""
     _tolerate_any_console()
     try:
-        code = app(standalone_mode=False, prog_name="kvphase")
+        code = _run()
     except KvphaseError as error:
         _fail(_spoken(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         _fail(_say("error.interrupted"), 130)
     except BrokenPipeError:
-        # The reader (``| head``) went away; say nothing more, and do not fail again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        _reader_went_away()
     except Exception as error:
-        if hasattr(error, "format_message"):
-            _wrong_usage(error)
-        if os.environ.get("KVPHASE_TRACEBACK"):
+        if os.environ.get("KVPHASE_TRACEBACK") and not _is_usage(error):
             raise
-        problem = f"{error}"
-        _fail(_say("error.internal", kind=type(error).__name__, problem=problem), 70)
-    if isinstance(code, int):
-        sys.exit(code)
+        _unexpected(error)
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Run the command; its exit code.
+
+    Raises:
+        BrokenPipeError: typer and rich would turn it into exit code 1, which here is a failed gate.
+    """
+    try:
+        code = app(standalone_mode=False, prog_name="kvphase")
+    except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):
+            raise stop.__context__ from None
+        raise
+    return code if isinstance(code, int) else 0
+
+
+def _is_usage(error: Exception) -> bool:
+    """Whether typer complains about the command line.
+
+    Typer raises errors of its own copy of click or of click itself, by version: they are known by
+    what they can do.
+    """
+    return hasattr(error, "format_message")
+
+
+def _unexpected(error: Exception) -> NoReturn:
+    if _is_usage(error):
+        _wrong_usage(error)
+    _fail(_say("error.internal", kind=type(error).__name__, problem=str(error)), 70)
+
+
+def _reader_went_away() -> NoReturn:
+    """After ``| head``: say nothing more, and do not fail again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.exit(0)
 
 
 def _wrong_usage(error: Exception) -> NoReturn:
-    """A wrong command line as one sentence; without any arguments, the help.
-
-    Typer brings the errors of its own copy of click or click's, by version: they are known by what
-    they can do.
-    """
+    """A wrong command line as one sentence; without any arguments, the help."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "kvphase"
     if type(error).__name__ == "NoArgsIsHelpError":
@@ -107,7 +133,8 @@ def _say(key: str, **values: str) -> str:
 
 def _spoken(error: KvphaseError) -> str:
     """The error in the user's language where it was raised with a message, else in English."""
-    return Catalogue.on(sys.stderr).of(error.args[0]) if error.args else str(error)
+    text = error.args[0] if error.args else ""
+    return Catalogue.on(sys.stderr).of(text) if isinstance(text, str) else str(error)
 
 
 def _tolerate_any_console() -> None:
