@@ -51,6 +51,7 @@ class FakeRuntime:
     fail: Callable[[Ask, int], None] = field(default=lambda _ask, _count: None)
     limits: Limits = field(default_factory=lambda: Limits(4096, local_window=16, bos=(0,)))
     about: About = field(default_factory=lambda: About("fake", "fake", model="fake"))
+    traffic: int | None = None
     _prefix: tuple[int, ...] = ()
 
     async def tokenize(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:

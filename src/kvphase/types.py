@@ -202,6 +202,11 @@ class Runtime(Protocol):
         """What the endpoint can do."""
         ...
 
+    @property
+    def traffic(self) -> int | None:
+        """Signs of other people's work that were seen so far; None if the endpoint cannot tell."""
+        ...
+
     async def tokenize(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:
         """Token ids of each text, without BOS; special tokens are parsed only if ``special``."""
         ...

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from kvphase.errors import KvphaseError
-
-if TYPE_CHECKING:
-    from kvphase.runs.check import Run
+from kvphase.cli.options import Lang
 
 
 class Design(StrEnum):
@@ -21,6 +16,14 @@ class Design(StrEnum):
 
     INSEQUENCE = "insequence"
     PREFIX = "prefix"
+
+
+class Confirming(StrEnum):
+    """When contexts are shifted."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
 
 
 def check(
@@ -32,9 +35,24 @@ def check(
             show_default=False,
         ),
     ] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="15m, 2000q, 3Mtok or $2; may be repeated.  [default: 15m]", show_default=False
+        ),
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only time the server and show what a run would take.")
+    ] = False,
+    rungs: Annotated[
+        str | None,
+        typer.Option(
+            help="What to climb: flip,2k,8k,32k,128k.  [default: all that fit]", show_default=False
+        ),
+    ] = None,
     context: Annotated[
         int | None,
-        typer.Option(min=1, help="Tokens of every prompt.  [default: as fits the target]"),
+        typer.Option(min=1, help="One rung of needles, prompts of so many tokens."),
     ] = None,
     records: Annotated[
         int | None,
@@ -42,7 +60,7 @@ def check(
     ] = None,
     questions: Annotated[
         int | None,
-        typer.Option(min=1, help="Questions in all, rounded up to whole contexts."),
+        typer.Option(min=1, help="Questions a rung, rounded up to whole contexts."),
     ] = None,
     design: Annotated[
         Design,
@@ -55,8 +73,35 @@ def check(
     seed: Annotated[int, typer.Option(min=0, help="Decides every word and position.")] = 0,
     cold: Annotated[
         int | None,
-        typer.Option(min=0, help="Questions asked again with a prefill of their own (the audit)."),
+        typer.Option(min=0, help="Questions asked again with a prefill of their own."),
     ] = None,
+    early: Annotated[
+        bool, typer.Option(help="Look at 25, 50 and 75% of the answers; stop if enough.")
+    ] = True,
+    adapt: Annotated[
+        bool, typer.Option(help="Choose the number of records on a pilot, on servers.")
+    ] = True,
+    confirm: Annotated[
+        Confirming, typer.Option(help="Shift whole contexts after a finding.")
+    ] = Confirming.AUTO,
+    like: Annotated[
+        Path | None,
+        typer.Option(help="Ask what another run asked: same items and difficulty."),
+    ] = None,
+    probe: Annotated[
+        str | None, typer.Option(help="A named design that never changes: needle@1.")
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE kept with the run, such as kv=q8_0."),
+    ] = None,
+    price: Annotated[
+        str | None,
+        typer.Option(help="PROMPT,ANSWER[,CACHED] in dollars per million tokens."),
+    ] = None,
+    exclusive: Annotated[
+        bool, typer.Option("--exclusive", help="Nobody else uses this server.")
+    ] = False,
     chat: Annotated[
         bool, typer.Option("--chat", help="Ask inside the server's chat template.")
     ] = False,
@@ -70,73 +115,41 @@ def check(
     json: Annotated[
         bool, typer.Option("--json", help="Print verdict.json on stdout and nothing else.")
     ] = False,
+    lang: Lang = None,
 ) -> None:
     """Measure accuracy by token position modulo the stride, and give a verdict."""
-    from kvphase.report.progress import Progress
-    from kvphase.report.terminal import console
-    from kvphase.runs import check as runs
+    from kvphase.cli.checking import frozen, labels_of, measured, planned, target_or_default
+    from kvphase.runs.budget import Budget, Prices
     from kvphase.runs.settings import Settings
 
+    frozen_designs, frozen_seed, frozen_early = frozen(like, probe)
     settings = Settings(
         context=context,
         records=records,
         questions=questions,
         design=design.value,
         modulus=modulus,
-        seed=seed,
+        seed=seed if frozen_seed is None else frozen_seed,
         cold=cold,
         chat=chat,
+        rungs=tuple(rungs.split(",")) if rungs else (),
+        early=early and frozen_early,
+        adapt=adapt,
+        confirm=confirm.value,
+        frozen=frozen_designs,
     )
-    opened: list[Path] = []
-    err = console(sys.stderr)
-    try:
-        with Progress(err, opened.append) as watcher:
-            run = runs.check(target, settings, out=out, resume=resume, watcher=watcher)
-    except (KeyboardInterrupt, KvphaseError) as stop:
-        _show_partial(opened, json=json)
-        if isinstance(stop, KvphaseError):
-            raise
-        sys.stderr.write("kvphase: interrupted; everything answered so far is kept\n")
-        raise typer.Exit(130) from None
-    _show(run, json=json)
-
-
-def _show(run: Run, *, json: bool) -> None:
-    """The result on stdout and as a file beside the run file."""
-    from kvphase.report.document import as_json, run_document
-    from kvphase.report.terminal import console, show_run
-
-    text = as_json(run_document(run))
-    beside = run.path.with_suffix(".verdict.json")
-    try:
-        beside.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        sys.stderr.write(f"kvphase: {beside.name} cannot be written: {error.strerror}\n")
-    if json:
-        typer.echo(text)
-    else:
-        out = console(sys.stdout)
-        show_run(run, out)
-        out.print(f"Run file: {run.path}", soft_wrap=True)
-        out.print(f"Verdict:  {beside}", soft_wrap=True)
-        if run.manifest["target"].startswith("toy:") and not run.partial:
-            out.print("Next, your own model on a llama-server: kvphase check http://127.0.0.1:8080")
-
-
-def _show_partial(opened: list[Path], *, json: bool) -> None:
-    """What an interrupted or failed run has measured so far, and how to go on."""
-    from kvphase.runs import check as runs
-
-    if not opened:
+    prices = Prices.parse(price) if price else None
+    bounds = Budget.parse(budget, prices) if budget else None
+    if plan:
+        planned(target_or_default(target), settings, bounds, exclusive=exclusive, json=json)
         return
-    try:
-        run = runs.load(opened[0])
-    except KvphaseError:
-        return  # stopped before the first answer
-    _show(run, json=json)
-    target = run.manifest["target"]
-    named = target.startswith("toy:") or "127.0.0.1" in target or "localhost" in target
-    again = target if named else "TARGET"  # other hosts are not recorded
-    sys.stderr.write(
-        f"To go on: kvphase check {again} --resume --out {shlex.quote(str(run.path))}\n"
+    measured(
+        target,
+        settings,
+        bounds,
+        labels_of(label or []),
+        out=out,
+        resume=resume,
+        exclusive=exclusive,
+        json=json,
     )

@@ -18,7 +18,7 @@ def serve(
         typer.Option(
             help="What goes wrong; may be repeated: refuse, loading, html, 5xx=P, reset=P, "
             "half-json=P, empty=P, cut=TOKENS, forget-cache, wrong-on-hit=P, random=P, "
-            "question-residue=R, after=REQUESTS, seed=N (P: a probability, 1 if left out)."
+            "question-residue=R, busy=P, after=REQUESTS, seed=N (P: a probability, 1 if left out)."
         ),
     ] = None,
     throttle: Annotated[

@@ -33,6 +33,8 @@ BALANCE_VARIANCE = 0.4
 """Largest relative difference of depth variance between a residue and all."""
 CHAT_TOKENS = 8
 """Answer tokens in chat, where a word without its leading space may be several tokens."""
+FLOOR, CEILING = 0.01, 0.995
+"""Means at a look beyond which the rest is not asked: at most one answer in a hundred differs."""
 FEWEST_AFTER = 8
 """Contexts asked after an early finding, where there are so many: level and gap come from them
 alone, and a t interval over contexts needs eight."""
@@ -240,11 +242,20 @@ def needle(plan: NeedlePlan) -> Flow[Verdict]:
         got = yield batch
         answers = got if answers is None else answers.join(got)
         asked = batch[0].context + 1
-        if not stopping and asked in plan.looks[:-1] and _found(plan, answers):
-            last, stopping = plan.stop_after(asked), True
+        if not stopping and asked in plan.looks[:-1]:
+            if _hopeless(answers):
+                break
+            if _found(plan, answers):
+                last, stopping = plan.stop_after(asked), True
     if answers is None:
         raise AssertionError("a design has at least one prefill")
     return plan.measured(answers)
+
+
+def _hopeless(answers: Answers) -> bool:
+    """Whether next to all answers are the same: more of them would show no phase either."""
+    done = answers.where((answers.arm == Arm.SCREEN.value) & (answers.correct >= 0))
+    return not len(done) or not FLOOR <= float(done.correct.mean()) <= CEILING
 
 
 def _found(plan: NeedlePlan, answers: Answers) -> bool:

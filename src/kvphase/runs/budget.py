@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvphase.catalogue import message
 from kvphase.errors import KvphaseError, UsageError
@@ -80,7 +80,8 @@ class Budget:
         """
         budget = cls(prices=prices)
         for text in texts:
-            budget = replace(budget, **_bound(text.strip()))
+            bound: dict[str, Any] = _bound(text.strip())
+            budget = replace(budget, **bound)
         if budget.dollars is not None and prices is None:
             raise UsageError(message("run.no-price"))
         return budget

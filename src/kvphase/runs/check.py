@@ -6,7 +6,7 @@ import asyncio
 import sys
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +14,7 @@ from kvphase.catalogue import message
 from kvphase.errors import StoreError, UsageError
 from kvphase.runs.addresses import is_private
 from kvphase.runs.budget import DEFAULT_SECONDS, Budget, BudgetSpent, Meter
-from kvphase.runs.ladder import Climb, timed
+from kvphase.runs.ladder import Climb
 from kvphase.runs.settings import Settings
 from kvphase.runs.stages import Result, Skipped, headline, measured, read_stages
 from kvphase.runs.store import Store
@@ -24,10 +24,10 @@ from kvphase.types import Template
 from kvphase.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Mapping
 
     from kvphase.runs.ladder import Watcher
-    from kvphase.types import About, Runtime, Verdict, Vocab
+    from kvphase.types import About, Verdict, Vocab
 
 T = TypeVar("T")
 DEFAULT_TARGET = "toy:w8s4"
@@ -139,32 +139,19 @@ async def check_async(
         with _opened(path, manifest, resume=start.resume) as store:
             if watcher is not None:
                 watcher.opened(runtime.about, path)
-            await _climb(
-                store, runtime, vocab, template, start.settings, meter, watcher
-            )
-            return _measured(store)
+            climb = Climb(runtime, store, vocab, template, start.settings, meter, watcher)
+            await _climb(climb)
+            return _measured(store, climb.results)
 
 
-async def _climb(  # noqa: PLR0913
-    store: Store,
-    runtime: Runtime,
-    vocab: Vocab,
-    template: Template,
-    settings: Settings,
-    meter: Meter,
-    watcher: Watcher | None,
-) -> None:
+async def _climb(climb: Climb) -> None:
     """Climb until the end or until the budget is spent; the run file says which."""
     try:
-        meter.check()
-        rate = await timed(runtime, vocab, meter)
-        store.note(rate=asdict(rate), state="asking")
-        climb = Climb(runtime, store, vocab, template, settings, meter, rate, watcher)
         await climb.run()
     except BudgetSpent as spent:
-        store.note(state="partial", stopped=str(spent))
-        return
-    store.note(state="done")
+        climb.store.note(state="partial", stopped=str(spent))
+    else:
+        climb.store.note(state="done")
 
 
 def must_be_bounded(target: str, budget: Budget) -> None:
@@ -223,10 +210,13 @@ def _exists(out: Path) -> bool:
         raise UsageError(f"the run file cannot be used: {error.strerror}") from error
 
 
-def _measured(store: Store) -> Run:
-    """The run as stored, every part of it measured."""
-    manifest = store.manifest
-    results = tuple(measured(stage, store) for stage in read_stages(manifest))
+def _measured(store: Store, known: Mapping[str, Result] | None = None) -> Run:
+    """The run as stored, every part of it measured unless what it found is known already."""
+    manifest, known = store.manifest, known or {}
+    results = tuple(
+        known[stage.name] if stage.name in known else measured(stage, store)
+        for stage in read_stages(manifest)
+    )
     head = headline(results)
     if head is None:
         raise StoreError(message("run.no-answers", name=store.path.name))

@@ -67,14 +67,14 @@ class Cost:
 
     def times(self, factor: float) -> Cost:
         """The same, ``factor`` times."""
-        values = (
-            self.prefills,
-            self.prefill_tokens,
-            self.questions,
-            self.question_tokens,
-            self.cached_tokens,
+        return Cost(
+            round(self.prefills * factor),
+            round(self.prefill_tokens * factor),
+            round(self.questions * factor),
+            round(self.question_tokens * factor),
+            round(self.cached_tokens * factor),
+            self.seconds * factor,
         )
-        return Cost(*(round(value * factor) for value in values), self.seconds * factor)
 
 
 def cost(

@@ -17,7 +17,7 @@ from kvphase.probes.confirm import ConfirmDesign, ConfirmPlan
 from kvphase.probes.design import NeedleDesign
 from kvphase.probes.needle import NeedlePlan, needle, plan_needle
 from kvphase.probes.pilot import pilot
-from kvphase.runs.estimate import fits, rate_of, reply_facts, timing
+from kvphase.runs.estimate import Rate, fits, rate_of, reply_facts, timing
 from kvphase.runs.execute import Observer, execute
 from kvphase.runs.flips import plan_flip
 from kvphase.runs.planning import (
@@ -33,16 +33,17 @@ from kvphase.runs.planning import (
 from kvphase.runs.settings import FLIP, choose, rungs, with_counts
 from kvphase.runs.stages import Result, Skipped, Stage, measured, read_stages
 from kvphase.tokens import verify
+from kvphase.types import Confirmation, Verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kvphase.runs.budget import Meter
-    from kvphase.runs.estimate import Cost, Rate
+    from kvphase.runs.estimate import Cost
     from kvphase.runs.execute import Event
     from kvphase.runs.settings import Settings
     from kvphase.runs.store import Store
-    from kvphase.types import About, Flow, Runtime, Template, Verdict, Vocab
+    from kvphase.types import About, Flow, Runtime, Template, Vocab
 
 R = TypeVar("R")
 CONFIRM_SEED, PILOT_SEED = 104_729, 7_919
@@ -83,10 +84,13 @@ class Climb:
     template: Template
     settings: Settings
     meter: Meter
-    rate: Rate
     watcher: Watcher | None = None
+    rate: Rate = field(default_factory=lambda: Rate(prefill=1.0, ask=1.0))
+    """As timed at the beginning of this sitting."""
     done: dict[str, Stage] = field(default_factory=dict)
     """Stages of this and of earlier sittings by name."""
+    results: dict[str, Result] = field(default_factory=dict)
+    """What the stages of this sitting found."""
 
     async def run(self) -> None:
         """Climb as far as the budget goes.
@@ -96,6 +100,9 @@ class Climb:
             RuntimeFault: the model became unusable.
         """
         self.done = {stage.name: stage for stage in read_stages(self.store.manifest)}
+        self.meter.check()
+        self.store.note(state="asking")
+        self.rate = await timed(self.runtime, self.vocab, self.meter)
         self.meter.prefill_rate = self.rate.prefill
         names = rungs(self.settings, self.runtime.about, self.runtime.limits)
         skipped: list[Skipped] = []
@@ -162,7 +169,7 @@ class Climb:
         if known is not None:
             design, adapted = NeedleDesign(**known.design), known.adapted
         else:
-            if self._adapts():
+            if adapts(self.settings, about):
                 design = await self._piloted(design, start)
                 adapted = True
             first = context in (0, int(self._first_length()))
@@ -195,12 +202,6 @@ class Climb:
     def _first_length(self) -> str:
         names = rungs(self.settings, self.runtime.about, self.runtime.limits)
         return next(name for name in names if name != FLIP)
-
-    def _adapts(self) -> bool:
-        settings = self.settings
-        fixed = settings.records is not None or bool(settings.frozen)
-        in_sequence = settings.design == "insequence"
-        return settings.adapt and in_sequence and not fixed and not self.runtime.about.toy
 
     def _fitted(self, design: NeedleDesign, *, first: bool, last: bool) -> NeedleDesign:
         """As many contexts and cold asks as fit; those that the user named stay as they are."""
@@ -332,14 +333,19 @@ class Climb:
         if self.watcher is not None:
             self.watcher.begins(begun)
             observe = self.watcher.answered
-        result = await execute(
-            flow, self.runtime, self.store, self.meter, observe, stage=stage.name
-        )
+        found = await execute(flow, self.runtime, self.store, self.meter, observe, stage=stage.name)
         self._keep(replace(begun, state="done"))
-        self.store.note(traffic=getattr(self.runtime, "traffic", None))
-        if self.watcher is not None and stage.kind != "pilot":
-            self.watcher.ends(measured(self.done[stage.name], self.store))
-        return result
+        self.store.note(traffic=self.runtime.traffic)
+        result = Result(
+            self.done[stage.name],
+            found if isinstance(found, Verdict) else None,
+            found if isinstance(found, Confirmation) else None,
+            self.store.totals(stage.name),
+        )
+        self.results[stage.name] = result
+        if self.watcher is not None:
+            self.watcher.ends(result)
+        return found
 
     def _keep(self, stage: Stage) -> None:
         self.done[stage.name] = stage
@@ -361,6 +367,12 @@ def _why(error: UsageError) -> str:
 
 def _significant(verdict: Verdict) -> bool:
     return verdict.p_value is not None and verdict.p_value <= verdict.alpha
+
+
+def adapts(settings: Settings, about: About) -> bool:
+    """Whether a pilot chooses the number of records."""
+    fixed = settings.records is not None or bool(settings.frozen)
+    return settings.adapt and settings.design == "insequence" and not fixed and not about.toy
 
 
 async def timed(runtime: Runtime, vocab: Vocab, meter: Meter) -> Rate:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from kvphase.runs.budget import Budget
     from kvphase.types import Limits, Template, Vocab
 
-WHOLE, HALF, MOST = 1.0, 0.5, 0.9
-"""Shares of what is left: a rung that others follow may take half, the last one nearly all."""
+WHOLE, HALF, MOST = 1.0, 0.5, 0.8
+"""Shares of what is left: a rung that others follow may take half, the last one most of it; the
+rest is for a confirmation."""
 FEWEST_CONTEXTS = 2
 COLD_SHARE = 0.15
 """Share of a rung's time for cold asks, each of which is a prefill."""

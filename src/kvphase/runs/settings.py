@@ -88,7 +88,7 @@ class Settings:
     @classmethod
     def of_json(cls, values: dict[str, Any]) -> Settings:
         """From `as_json`."""
-        many = {name: tuple(values[name]) for name in ("rungs", "frozen") if name in values}
+        many: dict[str, Any] = {name: tuple(values[name]) for name in ("rungs", "frozen")}
         return cls(**{**values, **many})
 
 
@@ -99,7 +99,7 @@ def rungs(settings: Settings, about: About, limits: Limits) -> list[str]:
         UsageError: a rung makes no sense.
     """
     if settings.frozen:
-        return [str(design.get("context_tokens", FLIP)) for design in settings.frozen]
+        return [str(design["context_tokens"]) for design in settings.frozen]
     if settings.rungs:
         return [_rung(rung) for rung in settings.rungs]
     if settings.context is not None:
@@ -148,8 +148,9 @@ def choose(
     template = template or Template()
     window = _WINDOW if limits.local_window is None else limits.local_window
     for frozen in settings.frozen:
-        if frozen.get("context_tokens") == context:
-            return NeedleDesign(**{"window": window, **frozen})
+        if frozen["context_tokens"] == context:
+            values: dict[str, Any] = {"window": window, **frozen}
+            return NeedleDesign(**values)
     modulus = max(1, settings.modulus)
     design = NeedleDesign(
         kind=settings.design,

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from kvphase.types import Answers, Confirmation, Verdict
 
 StageKind = Literal["flip", "pilot", "needle", "confirm"]
-REFUTED = ("follows-question", "follows-distance", "not-confirmed")
+ELSEWHERE = ("follows-question", "follows-distance")
+REFUTED = (*ELSEWHERE, "not-confirmed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,20 +140,26 @@ def headline(results: Sequence[Result]) -> tuple[Result, Verdict] | None:
                 return result, _weighed(result, verdict, results)
     if needles:
         result, verdict = max(needles, key=lambda pair: pair[1].n)
-        return result, verdict
+        return result, _weighed(result, verdict, results)
     return told[0] if told else None
 
 
 def _weighed(result: Result, verdict: Verdict, results: Sequence[Result]) -> Verdict:
-    """A finding that the confirmation refutes is no phase."""
+    """A finding that the confirmation refutes is no phase; what it found instead comes first."""
     name = result.stage.name.replace("needle", "confirm")
     found = next((r.confirmation for r in results if r.stage.name == name), None)
-    if found is None or verdict.verdict != "phase-sensitive" or found.status not in REFUTED:
+    if found is None or found.status not in REFUTED:
+        return verdict
+    if verdict.verdict == "phase-sensitive":
+        reason = message("run.refuted", period=verdict.period, why=found.reason)
+    elif found.status in ELSEWHERE:
+        reason = message("run.elsewhere", why=found.reason)
+    else:
         return verdict
     return replace(
         verdict,
         verdict="unreliable",
-        reason=message("run.refuted", period=verdict.period, why=found.reason),
+        reason=reason,
         would_settle=message("run.refuted-settle"),
         period=None,
     )

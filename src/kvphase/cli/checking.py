@@ -1,0 +1,186 @@
+"""What ``kvphase check`` does with its options: plan or measure, show, and keep what there is."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from kvphase.catalogue import Catalogue, message, preferred
+from kvphase.errors import KvphaseError, UsageError
+from kvphase.report.document import as_json, run_document
+from kvphase.report.ladder import show_confirmation, show_rungs
+from kvphase.report.lines import console, show
+from kvphase.report.plan import plan_json, show_plan
+from kvphase.report.progress import Progress
+from kvphase.report.terminal import show_run
+from kvphase.runs import check as runs
+from kvphase.runs.settings import PROBES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvphase.runs.budget import Budget
+    from kvphase.runs.settings import Settings
+
+LONGEST_LABEL = 100
+
+
+def target_or_default(target: str | None) -> str:
+    """The target, or the toy that depends on phase."""
+    return target or runs.DEFAULT_TARGET
+
+
+def labels_of(texts: Sequence[str]) -> dict[str, str]:
+    """Labels from ``NAME=VALUE``.
+
+    Raises:
+        UsageError: a text is not that.
+    """
+    labels: dict[str, str] = {}
+    for text in texts:
+        name, mark, value = text.partition("=")
+        if not mark or not name.strip() or len(text) > LONGEST_LABEL or not text.isprintable():
+            raise UsageError(message("run.bad-label", text=text[:LONGEST_LABEL]))
+        labels[name.strip()] = value.strip()
+    return labels
+
+
+def frozen(
+    like: Path | None, probe: str | None
+) -> tuple[tuple[dict[str, Any], ...], int | None, bool]:
+    """Designs, seed and early looks of another run or of a named probe; nothing without either.
+
+    Raises:
+        UsageError: both were given, the probe has no such name, or the run holds no needles.
+        StoreError: the run file cannot be read.
+    """
+    if like is not None and probe is not None:
+        raise UsageError(message("run.like-and-probe"))
+    if probe is not None:
+        if probe not in PROBES:
+            raise UsageError(message("run.bad-probe", name=probe, known=", ".join(PROBES)))
+        return PROBES[probe], 0, False
+    if like is None:
+        return (), None, True
+    run = runs.load(like)
+    designs = tuple(r.stage.design for r in run.results if r.stage.kind == "needle")
+    if not designs:
+        raise UsageError(message("run.like-nothing", name=like.name))
+    return designs, int(run.manifest["seed"]), bool(run.manifest["settings"]["early"])
+
+
+def planned(
+    target: str, settings: Settings, budget: Budget | None, *, exclusive: bool, json: bool
+) -> None:
+    """``--plan``: what each rung would take."""
+    from kvphase.runs.plan import plan_run
+
+    plan = runs.run_sync(plan_run(target, settings, budget, exclusive=exclusive))
+    if json:
+        typer.echo(plan_json(plan))
+    else:
+        out = console(sys.stdout)
+        show_plan(plan, out, Catalogue(preferred(encoding=sys.stdout.encoding)))
+
+
+def measured(  # noqa: PLR0913
+    target: str | None,
+    settings: Settings,
+    budget: Budget | None,
+    labels: dict[str, str],
+    *,
+    out: Path | None,
+    resume: bool,
+    exclusive: bool,
+    json: bool,
+) -> None:
+    """Measure, with progress on stderr, and show the result or what there is of it."""
+    opened: list[Path] = []
+    say = Catalogue(preferred(encoding=sys.stderr.encoding))
+    try:
+        with Progress(console(sys.stderr), opened.append, say) as watcher:
+            run = runs.check(
+                target,
+                settings,
+                out=out,
+                resume=resume,
+                budget=budget,
+                watcher=watcher,
+                labels=labels,
+                exclusive=exclusive,
+            )
+    except (KeyboardInterrupt, KvphaseError) as stop:
+        _show_partial(opened, json=json)
+        if isinstance(stop, KvphaseError):
+            raise
+        sys.stderr.write(f"kvphase: {say('run.interrupted')}\n")
+        raise typer.Exit(130) from None
+    show_result(run, json=json)
+    if run.manifest.get("stopped") and run.partial:
+        sys.stderr.write(f"kvphase: {run.manifest['stopped']}\n")
+        _how_to_go_on(run)
+
+
+def show_result(run: runs.Run, *, json: bool) -> None:
+    """The result on stdout and as a file beside the run file."""
+    document = run_document(run)
+    text = as_json(document)
+    beside = run.path.with_suffix(".verdict.json")
+    try:
+        beside.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        sys.stderr.write(f"kvphase: {beside.name} cannot be written: {error.strerror}\n")
+    if json:
+        typer.echo(text)
+        return
+    out = console(sys.stdout)
+    say = Catalogue(preferred(encoding=sys.stdout.encoding))
+    show_run(run, out, say)
+    found = run.confirmation
+    if found is not None and found.confirmation is not None:
+        out.print()
+        show_confirmation(found.confirmation, out, say)
+    if len(document.per_length) > 1 or document.skipped:
+        out.print()
+        show_rungs(document, out, say, {one.why: one.why for one in run.skipped})
+    out.print()
+    out.print(say("terminal.file.run", path=run.path), soft_wrap=True)
+    out.print(say("terminal.file.verdict", path=beside), soft_wrap=True)
+    show(out, say("terminal.file.page", path=shlex.quote(str(run.path))))
+    if run.manifest["target"].startswith("toy:") and not run.partial:
+        show(out, say("terminal.next"))
+        _name_servers(say)
+
+
+def _name_servers(say: Catalogue) -> None:
+    """After a toy: what listens on this machine that could be measured instead."""
+    from kvphase.runtimes.nearby import nearby
+
+    found = runs.run_sync(nearby())
+    if found:
+        sys.stderr.write(say("run.nearby", servers=", ".join(found)) + "\n")
+
+
+def _show_partial(opened: list[Path], *, json: bool) -> None:
+    """What an interrupted or failed run has measured so far, and how to go on."""
+    if not opened:
+        return
+    try:
+        run = runs.load(opened[0])
+    except KvphaseError:
+        return  # stopped before the first answer
+    show_result(run, json=json)
+    _how_to_go_on(run)
+
+
+def _how_to_go_on(run: runs.Run) -> None:
+    target = run.manifest["target"]
+    named = target.startswith("toy:") or "127.0.0.1" in target or "localhost" in target
+    again = target if named else "TARGET"  # other hosts are not recorded
+    sys.stderr.write(
+        f"To go on: kvphase check {again} --resume --out {shlex.quote(str(run.path))}\n"
+    )
