@@ -121,19 +121,23 @@ def test_every_key_that_is_used_exists() -> None:
             assert any(re.fullmatch(pattern, known) for known in TEXTS), key
 
 
-def is_used(key: str) -> bool:
-    """Whether the source names the key, or makes it from a section and a name, or from a stem."""
-    section, _, name = key.partition(".")
-    if key in LITERAL or key.startswith(SAID_BY_MEASURE):
-        return True
-    if name in LITERAL and f"{section}.*" in LITERAL:
-        return True
-    stems = (text for text in LITERAL if text.startswith(f"{section}.") and "*" in text)
-    return any(
-        re.fullmatch(re.escape(stem).replace(r"\*", ".+"), key)
-        for stem in stems
-        if stem != f"{section}.*"
+def made_from(text: str, but: str = "") -> bool:
+    """Whether the source holds ``text``, or an f-string other than ``but`` that may give it."""
+    stems = (stem for stem in LITERAL - {but} if "*" in stem and not stem.startswith("*"))
+    return text in LITERAL or any(
+        re.fullmatch(re.escape(stem).replace(r"\*", ".+"), text) for stem in stems
     )
+
+
+def is_used(key: str) -> bool:
+    """Whether the source names the key, or makes it from a section and a name it holds.
+
+    ``f"error.{name}"`` alone would count every error as used: the name must be there too.
+    """
+    section, _, name = key.partition(".")
+    whole = f"{section}.*"
+    by_name = whole in LITERAL and made_from(name)
+    return by_name or made_from(key, but=whole) or key.startswith(SAID_BY_MEASURE)
 
 
 def test_every_key_is_used() -> None:
