@@ -123,6 +123,8 @@ class LengthJson(_Document):
     n: int
     contexts: int
     looks: tuple[LookJson, ...]
+    fresh: bool = False
+    """Level, curve and gap come only from answers asked after the look that found something."""
     audit: AuditJson
     notes: tuple[str, ...]
     balance: BalanceJson | None
@@ -222,6 +224,7 @@ class VerdictFile(_Document):
     skipped: tuple[SkippedJson, ...]
     confirm: ConfirmJson | None
     looks: tuple[LookJson, ...]
+    fresh: bool = False
     traffic: bool
     """Somebody else used the server meanwhile."""
     digest: str | None

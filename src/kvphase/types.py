@@ -356,6 +356,8 @@ class Verdict:
     notes: tuple[str, ...] = ()
     looks: tuple[Look, ...] = ()
     """Looks that were taken, in order; empty where all answers were tested once."""
+    fresh: bool = False
+    """Level, curve and gap come only from answers asked after the look that found something."""
 
 
 FactorName = Literal["target", "question", "distance"]

@@ -30,6 +30,7 @@ _OF_LENGTH = (
     "n",
     "contexts",
     "looks",
+    "fresh",
     "audit",
     "notes",
 )

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from kvphase.report.ladder import rung_name
 from kvphase.report.lines import clean, left, right, show
-from kvphase.report.terminal import ENGLISH
 from kvphase.report.progress import span
+from kvphase.report.terminal import ENGLISH
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,14 +34,15 @@ def show_plan(plan: Plan, out: Console, say: Catalogue = ENGLISH) -> None:
     if not plan.rate.reuse:
         show(out, say("plan.no-reuse"), "bold yellow")
     out.print()
-    out.print(Text(_row([say(f"plan.{name}") for name in _HEADS], say), "dim"), soft_wrap=True)
+    heads = _HEADS if plan.budget.prices else _HEADS[:-1]
+    out.print(Text(_row([say(f"plan.{name}") for name in heads]), "dim"), soft_wrap=True)
     for rung in plan.rungs:
         out.print(Text(_line(rung, plan.budget, say)), soft_wrap=True)
         if rung.skipped is not None:
             why = say.of(rung.skipped)
             show(out, f"  {left('', _RUNG)}" + say("plan.skipped", why=why), "dim", hang=" " * 16)
     total = _cells(say("plan.total"), plan.total.seconds, plan, say)
-    out.print(Text(_row(total, say), "bold"), soft_wrap=True)
+    out.print(Text(_row(total), "bold"), soft_wrap=True)
     out.print()
     show(out, say("plan.at-most"))
     if any((rung.tokens or 0) > LINEAR_UP_TO for rung in plan.rungs):
@@ -52,10 +53,10 @@ def show_plan(plan: Plan, out: Console, say: Catalogue = ENGLISH) -> None:
 _HEADS = ("rung", "prefills", "questions", "tokens", "time", "money")
 
 
-def _row(cells: list[str], say: Catalogue) -> str:
+def _row(cells: list[str]) -> str:
     name, *numbers = cells
     widths = (_PREFILLS, _QUESTIONS, _TOKENS, _TIME, _MONEY)
-    shown = [right(cell, width) for cell, width in zip(numbers, widths, strict=True)]
+    shown = [right(cell, width) for cell, width in zip(numbers, widths, strict=False)]
     return f"  {left(name, _RUNG)}{''.join(shown)}".rstrip()
 
 
@@ -73,7 +74,7 @@ def _line(rung: RungPlan, budget: Budget, say: Catalogue) -> str:
         say.of(span(cost.seconds)),
         _money(cost.dollars(budget)),
     ]
-    return _row(cells, say) + (f" {say('plan.only-if')}" if rung.only_if else "")
+    return _row(cells) + (f" {say('plan.only-if')}" if rung.only_if else "")
 
 
 def _cells(name: str, seconds: float, plan: Plan, say: Catalogue) -> list[str]:

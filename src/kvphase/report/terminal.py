@@ -174,7 +174,7 @@ def _figures(verdict: Verdict, planned: int | None, say: Catalogue) -> list[str]
         lines.append(
             say("terminal.gap.crossfit", pp=gap.crossfit_pp, low=low, high=high, over=gap.over)
         )
-    found = (looks_line(verdict.looks, verdict.n, say, planned), audit_line(verdict.audit, say))
+    found = (_looks(verdict, planned, say), audit_line(verdict.audit, say))
     return [*lines, _level(verdict, say), *(line for line in found if line)]
 
 
@@ -211,11 +211,17 @@ def audit_line(audit: Audit | AuditJson, say: Catalogue = ENGLISH) -> str | None
     return say("terminal.audit", parts=say("terminal.comma").join(parts))
 
 
+def _looks(verdict: Verdict, planned: int | None, say: Catalogue) -> str | None:
+    return looks_line(verdict.looks, verdict.n, say, planned, fresh=verdict.fresh)
+
+
 def looks_line(
     looks: Sequence[Look | LookJson],
     n: int,
     say: Catalogue = ENGLISH,
     planned: int | None = None,
+    *,
+    fresh: bool = True,
 ) -> str | None:
     """How often the answers were looked at, and what was found when; None for a single test.
 
@@ -224,13 +230,14 @@ def looks_line(
         n: Answers that level and gap come from.
         say: The language.
         planned: Questions the run would have asked had it found nothing.
+        fresh: Those answers were all asked after the look that found something.
     """
     if not looks:
         return None
     k, seen = len(looks), looks[-1].n
     if sum(look.weight for look in looks) > 1 - 1e-6:
         return say("terminal.looks.all", k=k)
-    if n == seen:
+    if not fresh:
         return say("terminal.looks.same", k=k, seen=seen)
     how = "early" if planned is None else "early-of"
     return say(f"terminal.looks.{how}", k=k, seen=seen, n=n, planned=planned)

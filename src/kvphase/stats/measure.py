@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvphase.catalogue import message
 from kvphase.stats import audit as audits
 from kvphase.stats.curve import curve, extremes
 from kvphase.stats.decision import Evidence, decide
@@ -136,6 +137,7 @@ def measure(
         contexts=len(np.unique(shown.context)),
         notes=notes(screen, kind=kind, modulus=modulus, shared=shared, alpha=alpha, rng=rng),
         looks=finding.looks,
+        fresh=_early(finding, done),
     )
 
 
@@ -257,8 +259,10 @@ def _clusters(done: Answers, kind: DesignKind, modulus: int) -> tuple[NDArray[np
     """Contexts; with fewer than eight, blocks (or cycles of the pad) inside them."""
     contexts = len(np.unique(done.context))
     if contexts >= CONTEXTS_FOR_INTERVAL:
-        return done.context, "contexts"
-    where = "this context" if contexts == 1 else f"these {contexts} contexts"
+        return done.context, message("verdict.over.contexts")
+    one = "-one" if contexts == 1 else ""
     if kind == "prefix":
-        return cells(done.context, done.pad // modulus), f"cycles of the pad in {where}"
-    return cells(done.context, done.block), f"blocks in {where}"
+        cycles = cells(done.context, done.pad // modulus)
+        return cycles, message(f"verdict.over.cycles{one}", contexts=contexts)
+    blocks = cells(done.context, done.block)
+    return blocks, message(f"verdict.over.blocks{one}", contexts=contexts)
