@@ -21,7 +21,7 @@ FOLDER = resources.files("kvphase.data") / "catalogue"
 SOURCE = Path(kvphase.__file__).parent
 SPEAKERS = ("say", "_say", "message", "fault", "known")
 """Functions and methods that take a key; a Catalogue is always called ``say``."""
-SAID_BY_MEASURE = ("verdict.over.", "verdict.gap.")
+SAID_BY_MEASURE = ("verdict.gap.",)
 """Stems of keys whose names are worked out elsewhere."""
 NAMES = {"terminal.named"}
 """Texts that are nothing but fields or names in either language."""
