@@ -93,6 +93,7 @@ def length(rung: str, correct: tuple[int, ...], **changed: object) -> dict[str, 
         "n": len(curve) * ASKED,
         "contexts": 30,
         "looks": [],
+        "fresh": bool(changed.get("looks")),
         "audit": _audit(),
         "notes": [],
         "balance": _balance() if tokens else None,
@@ -158,7 +159,7 @@ def _document(main: dict[str, Any], **changed: object) -> VerdictFile:
             *("verdict", "reason", "would_settle", "period", "p_value", "gap", "mean", "worst"),
             *("best", "mde_pp", "curve", "audit", "looks", "tokens", "seconds", "n", "contexts"),
             *("balance", "design", "context_tokens", "records", "modulus", "adapted", "partial"),
-            *("rung",),
+            *("rung", "fresh"),
         )
     }
     return VerdictFile.model_validate(

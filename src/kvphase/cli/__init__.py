@@ -16,6 +16,7 @@ from kvphase.catalogue import Catalogue
 from kvphase.cli.analyze import analyze
 from kvphase.cli.check import check
 from kvphase.cli.info import info
+from kvphase.cli.report import report
 from kvphase.cli.serve import serve
 from kvphase.errors import KvphaseError
 from kvphase.version import __version__
@@ -33,6 +34,7 @@ _COMMANDS: dict[Callable[..., None], str] = {
     check: "Measure a model's accuracy by token position.",
     info: "Show what an endpoint is and can do.",
     analyze: "Give a verdict on results you already have.",
+    report: "Make a page, a card and figures from a run.",
     serve: "Serve a toy model as llama-server would.",
 }
 """Every command with the short help that fits a line of the list of commands."""

@@ -147,10 +147,10 @@ def _texts(said: Words, facts: PageFacts) -> dict[str, str | None]:
     """Paragraphs that depend on what was found; None where there is nothing to say."""
     document, say = said.document, said.say
     texts: dict[str, str | None] = dict.fromkeys(("confirm", "tail", "how", "depth"))
-    texts["looks"] = looks_line(document.looks, document.n, say)
+    texts["looks"] = looks_line(document.looks, document.n, say, fresh=document.fresh)
     texts["how"] = said.known("page", f"how.{document.design}", modulus=document.modulus)
     counted = sum(cell.n for cell in facts.depth)
-    if document.looks and counted > document.n:
+    if document.fresh and counted > document.n:
         texts["depth"] = say("page.depth.all", n=f"{counted:,}", later=f"{document.n:,}")
     if document.confirm is not None:
         texts["confirm"] = say(f"page.confirm.status.{document.confirm.status}")
