@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from kvphase.catalogue import Catalogue, Message
 from kvphase.errors import UsageError
 from kvphase.stats.looks import looks_at
 from kvphase.stats.paired import confirm
+from kvphase.stats.relabel import dealt, permutation_p, whitened
 from kvphase.stats.twoway import TwoWay, merged_blocks
 from kvphase.types import Answers, Arm
 
@@ -219,21 +221,36 @@ def test_one_content_cannot_tell_a_failing_prefill_from_a_question_effect() -> N
     assert p == pytest.approx(1 / 7, abs=0.09)
 
 
-def test_the_detectable_gap_is_found_as_often_as_promised() -> None:
+@pytest.mark.parametrize(
+    "world",
+    [
+        {"contexts": 4, "items": 40, "spread": 0.1},
+        {"contexts": 2, "items": 20, "spread": 0.1},
+        {"contexts": 3, "items": 48, "spread": 0.04, "mean": 0.95},
+    ],
+    ids=["large", "small", "nearly all right"],
+)
+def test_the_detectable_gap_is_found_as_often_as_promised(world: dict[str, float]) -> None:
     hits = {"target": 0, "question": 0, "distance": 0}
     for seed in range(30):
         rng = np.random.default_rng([26, seed])
-        calm = {"contexts": 4, "items": 40, "spread": 0.1}
-        flat = confirm(paired(rng, **calm), PERIOD, seed=seed)  # type: ignore[arg-type]
+        flat = confirm(paired(rng, **world), PERIOD, seed=seed)  # type: ignore[arg-type]
         for factor in flat.factors:
             assert factor.mde_pp is not None
             gap = {factor.name: factor.mde_pp / 100}
-            answers = paired(rng, **calm, **gap)  # type: ignore[arg-type]
+            answers = paired(rng, **world, **gap)  # type: ignore[arg-type]
             p = p_values(confirm(answers, PERIOD, seed=seed))[factor.name]
             hits[factor.name] += p is not None and p <= 0.005
     # 95% of 30 is 28.5; fewer than 25 has probability .0033 for each factor.
     assert stats.binom.cdf(24, 30, 0.95) < 0.005
     assert min(hits.values()) >= 25, hits
+
+
+def test_no_question_gap_is_promised_where_the_guard_could_not_be_passed() -> None:
+    found = confirm(paired(np.random.default_rng(3), contexts=1, items=60), PERIOD)
+    assert found.factors[1].p_value is not None
+    assert found.factors[1].mde_pp is None
+    assert confirm(paired(np.random.default_rng(3)), PERIOD).factors[1].mde_pp is not None
 
 
 def test_a_run_cut_short_still_finds_a_large_effect() -> None:
@@ -333,6 +350,26 @@ def test_two_way_residuals_are_those_of_least_squares_with_cells_missing() -> No
     left = TwoWay(asked).residuals(values[:, :, None])[:, :, 0]
     np.testing.assert_allclose(left[asked], values[asked] - fit, atol=1e-10)
     assert not left[~asked].any()
+
+
+def test_labels_are_dealt_evenly_inside_strata_only() -> None:
+    stratum, label = np.array([1, 0, 0, 1, 0, 2]), np.array([3, 0, 1, 2, 2, 1])
+    deal = dealt(stratum, label, np.random.default_rng(12).normal(size=(6, 4, 3)))
+    every = [
+        np.array([first, *three, last])
+        for three in itertools.permutations(label[[1, 2, 4]])
+        for first, last in ((3, 2), (2, 3))
+    ]
+    sums = [deal.parts[[0, 1, 2, 4, 3], row].sum(axis=0) + deal.parts[5, 1] for row in every]
+    np.testing.assert_allclose(np.mean(sums, axis=0), 0.0, atol=1e-12)
+    exact = np.einsum("di,dj->ij", sums, sums) / len(sums)
+    np.testing.assert_allclose(deal.covariance, exact, atol=1e-12)
+    test = whitened(deal, np.eye(3))
+    seen = np.square(test.table[np.arange(6), label].sum(axis=0)).sum()
+    statistics = [np.square(total @ np.linalg.cholesky(test.inverse)).sum() for total in sums]
+    expected = np.mean(np.array(statistics) >= seen - 1e-9)
+    p = [permutation_p(deal, test, np.random.default_rng(seed)) or 0.0 for seed in range(200)]
+    assert np.mean(p) == pytest.approx(expected, abs=0.03)
 
 
 @pytest.mark.parametrize(

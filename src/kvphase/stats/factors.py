@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvphase.stats.detectable import gap_seen, passes_guard
 from kvphase.stats.permute import MOST_DRAWS
-from kvphase.stats.power import POWER
 from kvphase.stats.relabel import dealt, label_counts, log_deals, permutation_p, whitened
 from kvphase.stats.score import centred, indicators
 from kvphase.stats.twoway import Content, TwoWay, merged_blocks
@@ -40,12 +40,12 @@ class Fit:
 
     gram: NDArray[np.float64]
     """Crossproducts of the indicators of target and distance, shape (2p, 2p)."""
-    moment: NDArray[np.float64]
-    """Crossproducts of the indicators and the answers, shape (2p,)."""
     effect: NDArray[np.float64]
     """f, then g, fractions, shape (2p,)."""
     variance: float
     """Of one answer around the model."""
+    mean: float
+    """Accuracy of all answers."""
 
 
 def factors(
@@ -90,7 +90,9 @@ def fitted(of: Sequence[Content], period: int) -> Fit:
         free += content.asked.sum() - sum(content.asked.shape) + 1
     effect = np.linalg.pinv(gram, RANK, hermitian=True) @ moment
     left = max(0.0, total - float(moment @ effect))
-    return Fit(gram, moment, effect, left / max(1.0, free - 2 * (period - 1)))
+    variance = left / max(1.0, free - 2 * (period - 1))
+    mean = sum(c.right.sum() for c in of) / sum(c.asked.sum() for c in of)
+    return Fit(gram, effect, variance, float(mean))
 
 
 def _marks(
@@ -136,7 +138,7 @@ def _inside(
         fit.effect[own],
         design,
         p=permutation_p(deal, test, rng),
-        mde=_gap_seen(strength, test.rank, alpha),
+        mde=gap_seen(strength, test.rank, alpha, fit.mean),
     )
 
 
@@ -192,8 +194,10 @@ def _between(
         return _effects("question", found.effect, found.design)
     guard = permutation_p(deal, whitened(deal, np.eye(period)), rng)
     p = None if guard is None else max(found.p_value, guard if guard > GUARD else 0.0)
-    strength = np.diag(found.design) / max(found.variance, 1e-12)
-    mde = _gap_seen(strength, found.rank, alpha, found.free) if found.variance > 0 else None
+    mde = None
+    if found.variance > 0 and passes_guard(counts, GUARD):
+        strength = np.diag(found.design) / found.variance
+        mde = gap_seen(strength, found.rank, alpha, fit.mean, found.free)
     return _effects("question", found.effect, found.design, p=p, mde=mde)
 
 
@@ -278,27 +282,6 @@ def _given(
 def _rank(design: NDArray[np.float64]) -> int:
     values = np.linalg.eigvalsh(design)
     return int((values > RANK * max(1.0, float(values.max(initial=0.0)))).sum())
-
-
-def _gap_seen(
-    strength: NDArray[np.float64], rank: int, alpha: float, free: int | None = None
-) -> float | None:
-    """Gap of one weak residue, percentage points, found with 95% power wherever it is.
-
-    ``strength`` holds the noncentrality that a gap of 1 at each residue gives. The statistic is
-    taken as noncentral chi-square, as noncentral F with ``free`` degrees of freedom for the error.
-    """
-    from scipy import special
-
-    if not rank or float(strength.min()) <= 0.0 or free == 0:
-        return None
-    if free is None:
-        critical = float(special.chdtri(rank, alpha))
-        needed = float(special.chndtrinc(critical, rank, 1.0 - POWER))
-    else:
-        critical = float(special.fdtri(rank, free, 1.0 - alpha))
-        needed = float(special.ncfdtrinc(rank, free, 1.0 - POWER, critical))
-    return min(100.0, 100.0 * math.sqrt(needed / float(strength.min())))
 
 
 def _effects(

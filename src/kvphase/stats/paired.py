@@ -63,7 +63,7 @@ def confirm(
         UsageError: a period below 2.
     """
     if period < 2:
-        raise UsageError(f"A period of {period} has no residues to compare; it must be 2 or more.")
+        raise UsageError(message("confirm.period-too-small", period=period))
     done = answers.where((answers.arm == Arm.SHIFT.value) & (answers.correct >= 0))
     of = contents(done.where(done.question >= 0), period)
     rng = np.random.default_rng([seed, 0x636F6E66])

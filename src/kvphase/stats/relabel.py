@@ -110,21 +110,30 @@ def _drawn(
 ) -> Callable[[int], NDArray[np.float64]]:
     """Statistics of that many random deals.
 
-    Sorting random keys that start at the stratum's number shuffles every stratum of a deal at
-    once. A deal is one row of a sparse 0/1 matrix over (unit, label), so no gathered copy of the
-    table is made for each.
+    A key holds a unit's stratum in its highest bits, its label in the lowest and random bits in
+    between: sorting the keys shuffles the labels of every stratum of a deal at once. A deal is one
+    row of a sparse 0/1 matrix over (unit, label), so no gathered copy of the table is made.
     """
     from scipy import sparse
 
     order = np.argsort(deal.stratum, kind="stable")
-    stratum, label = deal.stratum[order], deal.label[order]
     n, period, rank = test.table.shape
     table = test.table[order].reshape(n * period, rank)
     first = np.arange(n) * period
+    low = (period - 1).bit_length()
+    high = 64 - int(deal.stratum.max()).bit_length()
+    fixed = deal.label[order].astype(np.uint64)
+    if high < 64:
+        fixed |= deal.stratum[order].astype(np.uint64) << np.uint64(high)
+    random_bits = np.uint64((1 << high) - (1 << low))
+    label_bits = np.uint64((1 << low) - 1)
 
     def draw(size: int) -> NDArray[np.float64]:
-        keys = rng.random((size, n)) + stratum
-        columns = label[keys.argsort(axis=1)] + first
+        keys = rng.bit_generator.random_raw(size * n).reshape(size, n)
+        keys &= random_bits
+        keys |= fixed
+        keys.sort(axis=1)
+        columns = (keys & label_bits).astype(np.int64) + first
         ends = np.arange(0, size * n + 1, n)
         deals = sparse.csr_array((np.ones(size * n), columns.reshape(-1), ends), (size, n * period))
         statistics: NDArray[np.float64] = np.square(deals @ table).sum(axis=1)
