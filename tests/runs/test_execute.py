@@ -25,7 +25,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_plan() -> NeedlePlan:
-    design = NeedleDesign("insequence", 900, 24, 6, window=16, repeats=20, cold=10)
+    design = NeedleDesign("insequence", 900, 24, 6, window=16, repeats=20, cold=10, alone=0)
     return plan_needle(small_vocab(), FakeRuntime().limits, design, 1)
 
 

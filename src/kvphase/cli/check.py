@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kvphase.cli.options import Lang
+from kvphase.cli.options import Lang  # noqa: TC001 - typer evaluates annotations
 
 
 class Design(StrEnum):

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kvphase.catalogue import Catalogue, message, preferred
+from kvphase.catalogue import Catalogue, message
 from kvphase.errors import KvphaseError, UsageError
 from kvphase.report.document import as_json, run_document
-from kvphase.report.ladder import show_confirmation, show_rungs
+from kvphase.report.ladder import messages_of, show_confirmation, show_rungs
 from kvphase.report.lines import console, show
 from kvphase.report.plan import plan_json, show_plan
 from kvphase.report.progress import Progress
-from kvphase.report.terminal import show_run
+from kvphase.report.terminal import show_run, show_traffic
 from kvphase.runs import check as runs
 from kvphase.runs.settings import PROBES
 
@@ -84,10 +84,10 @@ def planned(
         typer.echo(plan_json(plan))
     else:
         out = console(sys.stdout)
-        show_plan(plan, out, Catalogue(preferred(encoding=sys.stdout.encoding)))
+        show_plan(plan, out, Catalogue.on(sys.stdout))
 
 
-def measured(  # noqa: PLR0913
+def measured(
     target: str | None,
     settings: Settings,
     budget: Budget | None,
@@ -100,7 +100,7 @@ def measured(  # noqa: PLR0913
 ) -> None:
     """Measure, with progress on stderr, and show the result or what there is of it."""
     opened: list[Path] = []
-    say = Catalogue(preferred(encoding=sys.stderr.encoding))
+    say = Catalogue.on(sys.stderr)
     try:
         with Progress(console(sys.stderr), opened.append, say) as watcher:
             run = runs.check(
@@ -138,15 +138,16 @@ def show_result(run: runs.Run, *, json: bool) -> None:
         typer.echo(text)
         return
     out = console(sys.stdout)
-    say = Catalogue(preferred(encoding=sys.stdout.encoding))
+    say = Catalogue.on(sys.stdout)
     show_run(run, out, say)
     found = run.confirmation
     if found is not None and found.confirmation is not None:
         out.print()
         show_confirmation(found.confirmation, out, say)
+    show_traffic(document.traffic, out, say)
     if len(document.per_length) > 1 or document.skipped:
         out.print()
-        show_rungs(document, out, say, {one.why: one.why for one in run.skipped})
+        show_rungs(document, out, say, messages_of(run))
     out.print()
     out.print(say("terminal.file.run", path=run.path), soft_wrap=True)
     out.print(say("terminal.file.verdict", path=beside), soft_wrap=True)

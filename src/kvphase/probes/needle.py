@@ -209,13 +209,8 @@ def plan_needle(
             is not the same in every residue.
     """
     template = template or Template()
+    must_fit(vocab, limits, design, template)
     start, tail = len(limits.bos) + len(template.head), len(template.tail)
-    fit(design, start, tail, limits.context_tokens)
-    total = design.records + design.demonstrations
-    if total > len(vocab.keys):
-        raise UsageError(
-            f"{total} records need {total} one-token words; this tokenizer has {len(vocab.keys)}"
-        )
     layouts = tuple(lay_out(design, seed, start, tail))
     found = balance(layouts, design)
     if found.worst_mean > BALANCE_MEAN or found.worst_variance > BALANCE_VARIANCE:
@@ -224,6 +219,20 @@ def plan_needle(
             f"records and {design.contexts} contexts; use more of either"
         )
     return NeedlePlan(vocab, limits, design, seed, template, layouts, found, early)
+
+
+def must_fit(vocab: Vocab, limits: Limits, design: NeedleDesign, template: Template) -> None:
+    """Refuse a design that this context or this tokenizer does not hold.
+
+    Raises:
+        UsageError: with the largest that would fit, or the rule that is broken.
+    """
+    fit(design, len(limits.bos) + len(template.head), len(template.tail), limits.context_tokens)
+    total = design.records + design.demonstrations
+    if total > len(vocab.keys):
+        raise UsageError(
+            f"{total} records need {total} one-token words; this tokenizer has {len(vocab.keys)}"
+        )
 
 
 def needle(plan: NeedlePlan) -> Flow[Verdict]:

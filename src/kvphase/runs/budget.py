@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 DEFAULT_SECONDS = 900.0
 """What a run may take when nothing else was asked for."""
+SETTLING, SETTLING_SHARE = 5.0, 0.02
+"""Seconds of a budget, or a share of it, that are kept for the statistics at the end."""
 _TIME = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _MANY = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _FORM = re.compile(r"(?P<n>\d+(?:\.\d+)?)(?P<unit>s|m|h|q|(?P<many>[kmg]?)tok)", re.I)
@@ -142,6 +144,11 @@ class Meter:
         prices = self.budget.prices
         return prices.of(self.prefilled, self.cached, self.generated) if prices else 0.0
 
+    @property
+    def _settling(self) -> float:
+        """Seconds kept for working out the verdict when the asking is over."""
+        return min(SETTLING, SETTLING_SHARE * (self.budget.seconds or 0.0))
+
     def check(self, ask: Ask | None = None) -> None:
         """Raise BudgetSpent if nothing is left, or not enough for the prefill that ``ask`` needs.
 
@@ -154,7 +161,7 @@ class Meter:
         used = {
             "questions": (self.questions, self.budget.questions),
             "tokens": (self.tokens, self.budget.tokens),
-            "seconds": (self.seconds + ahead, self.budget.seconds),
+            "seconds": (self.seconds + ahead + self._settling, self.budget.seconds),
             "dollars": (self.dollars, self.budget.dollars),
         }
         for name, (spent, bound) in used.items():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PREFILL = 1024
 """Tokens of the prompt that is timed."""
-QUESTIONS = 4
+QUESTIONS = 9
 """Questions on it; the first one pays for the prefill."""
 
 
@@ -130,10 +130,14 @@ def room(price: Cost, left: Budget) -> float:
     return min(ratios, default=float("inf"))
 
 
-def timing(vocab: Vocab, limits: Limits) -> list[Ask]:
-    """One prompt of about a thousand filler tokens, and a few questions on it."""
+def timing(vocab: Vocab, limits: Limits, seed: int) -> list[Ask]:
+    """One prompt of about a thousand filler tokens, and a few questions on it.
+
+    ``seed`` must be a new one each time: a server that still holds the last prompt would seem to
+    read a thousand tokens in no time.
+    """
     size = min(PREFILL, limits.context_tokens - 16) - len(limits.bos) - 2
-    prefix = (*limits.bos, *filler(1, vocab, max(8, size)))
+    prefix = (*limits.bos, *filler(seed, vocab, max(8, size)))
     asks = []
     for number, word in enumerate(vocab.keys[:QUESTIONS]):
         asks.append(
@@ -167,11 +171,11 @@ def rate_of(asks: list[Ask], replies: list[tuple[float, int | None]]) -> Rate:
     The first ask pays for the prefill and is a question besides; the fastest of the others is what
     a question takes when nothing else disturbs it, their mean what it takes on average.
     """
-    (first, _), *later = replies
+    (first, evaluated), *later = replies
     each = sum(seconds for seconds, _ in later) / max(1, len(later))
     reused = all(n is None or n < len(asks[0].prefix) // 2 for _, n in later)
     slow = first - each if reused else first
-    tokens = len(asks[0].prefix)
+    tokens = evaluated or len(asks[0].prefix)
     return Rate(prefill=tokens / max(slow, 1e-3), ask=each, reuse=reused)
 
 

@@ -36,7 +36,7 @@ async def inspect(target: str) -> Endpoint:
         try:
             vocab = await survey(runtime.tokenize)
         except KvphaseError as error:
-            why = str(error)
+            why = error.args[0]
         try:
             chat = bool((await runtime.template()).tail)
         except KvphaseError:

@@ -6,6 +6,7 @@ begins and written into the run file: a resumed run asks what was decided then.
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -15,7 +16,7 @@ from kvphase.probes import confirm as confirming
 from kvphase.probes import flip as flips
 from kvphase.probes.confirm import ConfirmDesign, ConfirmPlan
 from kvphase.probes.design import NeedleDesign
-from kvphase.probes.needle import NeedlePlan, needle, plan_needle
+from kvphase.probes.needle import NeedlePlan, must_fit, needle, plan_needle
 from kvphase.probes.pilot import pilot
 from kvphase.runs.estimate import Rate, fits, rate_of, reply_facts, timing
 from kvphase.runs.execute import Observer, execute
@@ -36,6 +37,7 @@ from kvphase.tokens import verify
 from kvphase.types import Confirmation, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from kvphase.runs.budget import Meter
@@ -102,9 +104,10 @@ class Climb:
         self.done = {stage.name: stage for stage in read_stages(self.store.manifest)}
         self.meter.check()
         self.store.note(state="asking")
+        names = rungs(self.settings, self.runtime.about, self.runtime.limits)
+        self._refuse_what_cannot_be(names)
         self.rate = await timed(self.runtime, self.vocab, self.meter)
         self.meter.prefill_rate = self.rate.prefill
-        names = rungs(self.settings, self.runtime.about, self.runtime.limits)
         skipped: list[Skipped] = []
         start: int | None = None
         found: tuple[NeedlePlan, Verdict] | None = None
@@ -127,6 +130,14 @@ class Climb:
                     skipped.append(Skipped(f"confirm-{plan.design.context_tokens}", skip.why))
                     self._skips(skipped)
         self.store.note(skipped=[one.as_json() for one in skipped])
+
+    def _refuse_what_cannot_be(self, names: Sequence[str]) -> None:
+        """Bad input is said before anything is asked."""
+        about, limits = self.runtime.about, self.runtime.limits
+        for name in names:
+            if name != FLIP:
+                design = choose(self.settings, about, limits, self.template, int(name))
+                must_fit(self.vocab, limits, design, self.template)
 
     def _skips(self, skipped: list[Skipped]) -> None:
         self.store.note(skipped=[one.as_json() for one in skipped])
@@ -381,7 +392,7 @@ async def timed(runtime: Runtime, vocab: Vocab, meter: Meter) -> Rate:
     Raises:
         RuntimeFault: the model cannot be asked.
     """
-    asks = timing(vocab, runtime.limits)
+    asks = timing(vocab, runtime.limits, secrets.randbits(32))
     replies = []
     for ask in asks:
         reply = await runtime.complete(ask)

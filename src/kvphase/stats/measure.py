@@ -250,7 +250,7 @@ def _gap(
 def _spoken(gap: Gap) -> str:
     """The gap for a sentence: cross-fitted where it can be, else raw."""
     if gap.crossfit_pp is None or gap.ci95 is None:
-        return f"{gap.raw_pp:.1f} (raw)"
+        return message("verdict.gap.raw", pp=gap.raw_pp)
     low, high = gap.ci95
     return f"{gap.crossfit_pp:.1f} [{low:.1f}, {high:.1f}]"
 
