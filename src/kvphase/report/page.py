@@ -64,14 +64,15 @@ def page(document: VerdictFile, facts: PageFacts, language: Language) -> str:
     """
     said = words(document, language, facts.messages)
     css = resources.files(__package__).joinpath("templates", "page.css").read_text("utf-8")
+    shown = _shown(said, facts)
     template = environment().get_template("page.html.j2")
     return template.render(
         w=said,
         d=said.document,
         say=said.say,
         f=facts,
-        shown=_shown(said, facts),
-        sections=_sections(said),
+        shown=shown,
+        sections=_sections(said, shown),
         headings={name: said.say(f"page.{name}.heading") for name in SECTIONS},
         texts=_texts(said, facts),
         means=_means(said),
@@ -135,11 +136,9 @@ def _url(kind: str, content: bytes) -> str:
     return f"data:{kind};base64,{b64encode(content).decode()}"
 
 
-def _sections(said: Words) -> list[tuple[str, str]]:
+def _sections(said: Words, shown: dict[str, Shown | None]) -> list[tuple[str, str]]:
     """Anchor and heading of every section that this run has, in order."""
-    left_out = {"lengths", "depth"} if said.document.rung == "imported" else set()
-    if said.document.context_tokens is None:
-        left_out.add("depth")
+    left_out = {name for name in ("lengths", "depth") if shown[name] is None}
     return [(name, said.say(f"page.{name}.heading")) for name in SECTIONS if name not in left_out]
 
 
