@@ -201,8 +201,12 @@ def plan_needle(
     template: Template | None = None,
     *,
     early: bool = False,
+    balanced: bool = True,
 ) -> NeedlePlan:
     """Positions of all prompts of a run, refused if they do not fit or are not balanced.
+
+    Where depth need not be balanced over residues (a pilot's mean, contents that are paired with
+    themselves), ``balanced`` is false and it may be as it comes.
 
     Raises:
         UsageError: the design does not fit the context, the tokenizer has too few words, or depth
@@ -213,7 +217,8 @@ def plan_needle(
     start, tail = len(limits.bos) + len(template.head), len(template.tail)
     layouts = tuple(lay_out(design, seed, start, tail))
     found = balance(layouts, design)
-    if found.worst_mean > BALANCE_MEAN or found.worst_variance > BALANCE_VARIANCE:
+    uneven = found.worst_mean > BALANCE_MEAN or found.worst_variance > BALANCE_VARIANCE
+    if balanced and uneven:
         raise UsageError(
             f"depth is not balanced over the {design.modulus} residues with {design.records} "
             f"records and {design.contexts} contexts; use more of either"

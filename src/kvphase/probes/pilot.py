@@ -60,7 +60,8 @@ def pilot(plans: Plans, start: int, least: int, most: int, step: int, tries: int
         if following in seen:
             break
         records = following
-    return min(seen, key=lambda n: (abs(seen[n] - AIM), n))
+    # Of equally bad ones the hardest where it was too easy, the easiest where it was too hard.
+    return min(seen, key=lambda n: (abs(seen[n] - AIM), -n if seen[n] > AIM else n))
 
 
 def pilot_asks(plan: NeedlePlan) -> list[Ask]:

@@ -185,14 +185,7 @@ class Climb:
                 adapted = True
             first = context in (0, int(self._first_length()))
             design = self._fitted(design, first=first, last=last)
-        plan = plan_needle(
-            self.vocab,
-            limits,
-            design,
-            self.settings.seed,
-            self.template,
-            early=self.settings.early,
-        )
+        plan = self._plan(design)
         await verify(self.runtime, self.vocab, self.template, plan.prompts())
         stage = Stage(
             name=name,
@@ -209,6 +202,24 @@ class Climb:
         )
         verdict = await self._ask(stage, needle(plan))
         return plan, verdict, design.records
+
+    def _plan(self, design: NeedleDesign) -> NeedlePlan:
+        """Positions of a rung; what a pilot or a tight budget made of it may not be balanced."""
+        settings = self.settings
+        try:
+            return plan_needle(
+                self.vocab,
+                self.runtime.limits,
+                design,
+                settings.seed,
+                self.template,
+                early=settings.early,
+            )
+        except UsageError as error:
+            named = settings.context or settings.records or settings.questions or settings.frozen
+            if named:
+                raise
+            raise _Skip(_why(error)) from error
 
     def _first_length(self) -> str:
         names = rungs(self.settings, self.runtime.about, self.runtime.limits)
@@ -242,7 +253,7 @@ class Climb:
         def plans(records: int, attempt: int) -> NeedlePlan:
             one = replace(design, records=records, contexts=1, cold=0, repeats=0, alone=0)
             seed = self.settings.seed + PILOT_SEED * (attempt + 1)
-            return plan_needle(self.vocab, limits, one, seed, self.template)
+            return plan_needle(self.vocab, limits, one, seed, self.template, balanced=False)
 
         stage = Stage(
             name=f"pilot-{design.context_tokens}",
@@ -331,7 +342,8 @@ class Climb:
         )
         seed = plan.seed + CONFIRM_SEED
         try:
-            return ConfirmPlan(plan_needle(self.vocab, limits, base, seed, self.template), wanted)
+            contents = plan_needle(self.vocab, limits, base, seed, self.template, balanced=False)
+            return ConfirmPlan(contents, wanted)
         except UsageError as error:
             raise _Skip(_why(error)) from error
 
