@@ -19,7 +19,7 @@ from kvphase.report.charts import NARROW, WIDE, Canvas
 from kvphase.report.facts import PageFacts, depth_cells, fold
 from kvphase.report.figures import NAMES, figures
 from kvphase.report.lines import clean
-from kvphase.report.theme import DARK, LIGHT, Theme
+from kvphase.report.theme import DARK, LIGHT, PLAIN, Theme
 from kvphase.report.words import shorten, words, wrap
 from kvphase.types import Answers
 
@@ -111,15 +111,8 @@ def test_curve_and_fold_show_the_counts() -> None:
     assert [(row[1], row[2]) for row in folded] == [
         (f"{2 * ASKED}", f"{RIGHT[r] + RIGHT[r + 4]}") for r in range(4)
     ]
-    marks = dict(parts(made["curve"].spec(Canvas(LIGHT, WIDE))))
-    assert marks
-    kinds = {
-        row["residue"]: row["kind"]
-        for key, rows in parts(made["curve"].spec(Canvas(LIGHT, WIDE)))
-        if key == "values" and isinstance(rows, list)
-        for row in rows
-        if isinstance(row, dict) and "kind" in row
-    }
+    rows = made["curve"].spec(Canvas(LIGHT, WIDE))["datasets"].values()
+    kinds = {row["residue"]: row["kind"] for some in rows for row in some if "kind" in row}
     assert kinds == {**dict.fromkeys(range(8), "other"), 1: "best", 3: "worst"}
 
 
@@ -202,3 +195,12 @@ def test_wrapping_counts_columns_and_never_starts_a_line_with_closing_punctuatio
     assert wrap("一二三四。五", 8) == ["一二三", "四。五"]
     assert wrap("abcdefghijkl", 5, lines=2) == ["abcde", "fghi…"]
     assert wrap("", 5) == []
+
+
+def test_dark_drawings_are_the_light_ones_in_other_colours() -> None:
+    assert len({getattr(LIGHT, use) for use in PLAIN}) == len(PLAIN)
+    said = words(full(model="#ffffff"), "en")
+    for figure in figures(said, facts()).values():
+        if not figure.blends:
+            light = draw.svg(figure, said, LIGHT, NARROW)
+            assert draw.darkened(light) == draw.svg(figure, said, DARK, NARROW)

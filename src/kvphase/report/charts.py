@@ -31,6 +31,8 @@ class Canvas:
     theme: Theme
     width: int
     font: str = field(default_factory=partial(drawn_font, chinese=False))
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    """Data of the chart being made, by name; see ``data``."""
 
     @property
     def narrow(self) -> bool:
@@ -45,6 +47,17 @@ class Canvas:
     def pick(self, wide: int, narrow: int) -> int:
         """One of two sizes."""
         return narrow if self.narrow else wide
+
+    def data(self, rows: Sequence[Row]) -> alt.NamedData:
+        """A reference to ``rows``, which ``finish`` puts into the description once.
+
+        altair would copy them again with every layer and property.
+        """
+        import altair as alt
+
+        name = f"rows{len(self.rows)}"
+        self.rows[name] = list(rows)
+        return alt.NamedData(name=name)
 
     @property
     def kinds(self) -> list[str]:
@@ -74,12 +87,6 @@ def _title(canvas: Canvas, titles: Titles) -> alt.TitleParams:
     )
 
 
-def _data(rows: Sequence[Row]) -> alt.Data:
-    import altair as alt
-
-    return alt.Data(values=list(rows))
-
-
 def finish(chart: Any, canvas: Canvas, titles: Titles, *, fit: bool = True) -> dict[str, Any]:  # noqa: ANN401 - altair's charts share no public base
     """The chart with title and theme as a Vega-Lite specification."""
     import altair as alt
@@ -90,6 +97,7 @@ def finish(chart: Any, canvas: Canvas, titles: Titles, *, fit: bool = True) -> d
             width=canvas.width, autosize=alt.AutoSizeParams(type="fit-x", contains="padding")
         )
     spec: dict[str, Any] = chart.to_dict(validate=False)
+    spec["datasets"] = canvas.rows
     spec["config"] = config(canvas.theme, canvas.font)
     return spec
 
@@ -162,17 +170,17 @@ def curve(
             {"residue": start - 0.5, "end": min(start + period, count) - 0.5}
             for start in range(period, count, 2 * period)
         ]
-        band = alt.Chart(_data(cycles)).mark_rect(color=theme.ink, opacity=0.05)
+        band = alt.Chart(canvas.data(cycles)).mark_rect(color=theme.ink, opacity=0.05)
         layers.append(band.encode(x=x, x2="end"))
     if mean is not None:
-        rule = alt.Chart(_data([{"accuracy": mean}]))
+        rule = alt.Chart(canvas.data([{"accuracy": mean}]))
         layers.append(
             rule.mark_rule(color=theme.muted, strokeDash=[5, 4], strokeWidth=1.4).encode(y=y)
         )
     if behind:
-        dots = alt.Chart(_data(behind)).mark_point(size=34, color=theme.soft, strokeWidth=1.3)
+        dots = alt.Chart(canvas.data(behind)).mark_point(size=34, color=theme.soft, strokeWidth=1.3)
         layers.append(dots.encode(x=x, y=y))
-    base = alt.Chart(_data(rows)).encode(x=x)
+    base = alt.Chart(canvas.data(rows)).encode(x=x)
     line = base.mark_line(color=theme.soft, strokeWidth=1.6)
     bars = base.mark_rule(strokeWidth=2.2)
     dots = base.mark_point(filled=True, opacity=1, size=95)
@@ -231,8 +239,8 @@ def lengths(
         scale=alt.Scale(domain=list(names), range=["triangle-up", "circle", "triangle-down"]),
         legend=legend,
     )
-    base = alt.Chart(_data(rows)).encode(x=x, y=_percent(titles.y))
-    span = alt.Chart(_data(_spans(rows))).mark_rule(color=theme.soft, strokeWidth=3)
+    base = alt.Chart(canvas.data(rows)).encode(x=x, y=_percent(titles.y))
+    span = alt.Chart(canvas.data(_spans(rows))).mark_rule(color=theme.soft, strokeWidth=3)
     low = alt.Y("low", type="quantitative")
     layers = [
         span.encode(x=x, y=low, y2="high"),
@@ -241,7 +249,7 @@ def lengths(
     text = alt.Text("label", type="nominal")
     for name, dy in zip(names, (-6, 0, 6), strict=True):
         side = "right" if dy == 0 else "left"
-        labels = alt.Chart(_data([row for row in rows if row["what"] == name]))
+        labels = alt.Chart(canvas.data([row for row in rows if row["what"] == name]))
         mark = labels.mark_text(align=side, dx=-11 if dy == 0 else 11, dy=dy, fontSize=11.5)
         layers.append(mark.encode(x=x, y=_percent(titles.y), text=text, color=colour))
     chart = alt.layer(*layers).properties(height=canvas.pick(280, 250))
@@ -288,7 +296,7 @@ def heat(
             format="+.0f",
         ),
     )
-    base = alt.Chart(_data(rows)).encode(x=x, y=y)
+    base = alt.Chart(canvas.data(rows)).encode(x=x, y=y)
     layers = [base.mark_rect(stroke=theme.panel, strokeWidth=2).encode(color=colour)]
     if len({row["residue"] for row in rows}) <= canvas.pick(24, 8):
         strong, weak = ("#ffffff", "#17202c") if theme.shade == "light" else ("#10151c", "#ffffff")
@@ -325,13 +333,13 @@ def effects(
             scale=alt.Scale(domain=[-most, most], nice=False),
             axis=alt.Axis(title=titles.y if canvas.narrow or not i else None, tickCount=5),
         )
-        base = alt.Chart(_data(rows)).encode(x=_residues(canvas, len(rows), x_title, most=12))
-        zero = alt.Chart(_data([{"effect": 0}])).mark_rule(color=canvas.theme.muted)
+        base = alt.Chart(canvas.data(rows)).encode(x=_residues(canvas, len(rows), x_title, most=12))
+        zero = alt.Chart(canvas.data([{"effect": 0}])).mark_rule(color=canvas.theme.muted)
         bars = base.mark_bar(size=min(34, width // (len(rows) + 1) * 0.6), cornerRadius=2)
         layers = [bars.encode(y=y, color=_kind(canvas)), zero.encode(y=y)]
         for up, sign in ((True, 1), (False, -1)):
             some = [row for row in rows if (row["effect"] >= 0) == up]
-            text = alt.Chart(_data(some)).mark_text(
+            text = alt.Chart(canvas.data(some)).mark_text(
                 dy=-8 * sign, fontSize=11.5, color=canvas.theme.ink
             )
             layers.append(
@@ -369,12 +377,12 @@ def deviation(canvas: Canvas, titles: Titles, rows: Sequence[Row], margin: float
         "effect", type="quantitative", scale=scale, axis=alt.Axis(title=titles.y, tickCount=5)
     )
     x = _residues(canvas, len(rows), titles.x)
-    band = alt.Chart(_data([{"low": -margin, "high": margin}])).mark_rect(
+    band = alt.Chart(canvas.data([{"low": -margin, "high": margin}])).mark_rect(
         color=theme.best, opacity=0.14
     )
-    base = alt.Chart(_data(rows)).encode(x=x)
+    base = alt.Chart(canvas.data(rows)).encode(x=x)
     low = alt.Y("low", type="quantitative", scale=scale)
-    zero = alt.Chart(_data([{"effect": 0}])).mark_rule(color=theme.muted)
+    zero = alt.Chart(canvas.data([{"effect": 0}])).mark_rule(color=theme.muted)
     layers = [
         band.encode(y=low, y2="high"),
         zero.encode(y=y),
@@ -400,19 +408,20 @@ def models(
     across = canvas.pick(3, 2)
     width = (canvas.inner - across * 34 - (across - 1) * 18) // across
     charts = []
-    for heading, own, rows in panels:
+    headings = _level([heading for heading, _, _ in panels], width)
+    for (names, about), (_, own, rows) in zip(headings, panels, strict=True):
         x = _residues(canvas, len(rows), titles.x, most=8)
-        base = alt.Chart(_data(rows)).encode(x=x)
+        base = alt.Chart(canvas.data(rows)).encode(x=x)
         bars = base.mark_bar(size=max(1, width / len(rows) * 0.7), cornerRadiusEnd=2)
         colour = _kind(canvas)
         low = alt.Y("low", type="quantitative")
         rule = base.mark_rule(color=canvas.theme.ink, strokeWidth=1)
         chart = alt.layer(bars.encode(y=_percent(""), color=colour), rule.encode(y=low, y2="high"))
-        lines = [wrap(line, width * 10 // 66, lines=1)[0] for line in heading if line]
         small = alt.TitleParams(
-            text=lines[:1],
-            subtitle=lines[1:],
+            text=names,
+            subtitle=about,
             fontSize=12.5,
+            lineHeight=15,
             subtitleFontSize=11,
             subtitleLineHeight=14,
             frame="group",
@@ -422,3 +431,20 @@ def models(
         charts.append(chart.properties(width=width, height=canvas.pick(130, 110), title=small))
     together = alt.concat(*charts, columns=across, spacing=18)
     return finish(together, canvas, titles, fit=False)
+
+
+def _level(headings: Sequence[tuple[str, ...]], width: int) -> list[tuple[list[str], list[str]]]:
+    """Name and further lines of every panel, wrapped, all of them equally tall."""
+    wrapped = [
+        (
+            wrap(first, width * 10 // 70, lines=3),
+            [part for line in more for part in wrap(line, width * 10 // 56, lines=2)],
+        )
+        for first, *more in headings
+    ]
+    tall = max(len(names) for names, _ in wrapped)
+    deep = max(len(about) for _, about in wrapped)
+    return [
+        (names + [" "] * (tall - len(names)), about + [" "] * (deep - len(about)))
+        for names, about in wrapped
+    ]

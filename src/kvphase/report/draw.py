@@ -9,7 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from kvphase.report.charts import NARROW, WIDE, Canvas
-from kvphase.report.theme import DARK, LIGHT, drawn_font
+from kvphase.report.theme import DARK, LIGHT, PLAIN, drawn_font
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +25,9 @@ _UNUSED = re.compile(
     r' (?:class|role|aria-[a-z]+|pointer-events|stroke-miterlimit)="[^"<>]*"| opacity="1"'
 )
 """Attributes that only scripts and screen readers of single marks use."""
+_CLIP = re.compile(r"\bclip\d+")
+"""Numbered on from drawing to drawing, which would make equal drawings differ."""
+_COLOUR = re.compile(r"#[0-9a-f]{6}")
 _LONG = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
 _UNSEEN = re.compile(r'(<clipPath[^<>]*>)?<path d="[^"<>]*"(?: display="none")?/>')
 """Paths without a colour of their own: they have the root's, which is none. Clips are kept."""
@@ -48,11 +51,22 @@ def svg(figure: Figure, words: Words, theme: Theme = LIGHT, width: int = WIDE) -
 
 def variants(figure: Figure, words: Words) -> dict[str, str]:
     """The figure as SVG in both themes and widths: ``light``, ``dark``, ``light-narrow``, ..."""
-    return {
-        f"{theme.shade}{suffix}": svg(figure, words, theme, width)
-        for theme in (LIGHT, DARK)
-        for width, suffix in ((WIDE, ""), (NARROW, "-narrow"))
-    }
+    drawn = {}
+    for width, suffix in ((WIDE, ""), (NARROW, "-narrow")):
+        light = svg(figure, words, LIGHT, width)
+        dark = svg(figure, words, DARK, width) if figure.blends else darkened(light)
+        drawn |= {f"light{suffix}": light, f"dark{suffix}": dark}
+    return drawn
+
+
+def darkened(light: str) -> str:
+    """A drawing in the light theme in the dark one's colours; drawing it again takes longer."""
+    colours = {getattr(LIGHT, use): getattr(DARK, use) for use in PLAIN}
+
+    def swap(tag: re.Match[str]) -> str:
+        return _COLOUR.sub(lambda colour: colours.get(colour.group(), colour.group()), tag.group())
+
+    return _TAG.sub(swap, light)
 
 
 def png(drawing: str, scale: float = 2) -> bytes:
@@ -89,9 +103,11 @@ def _shorter(drawn: str, font: str) -> str:
     Only tags are touched, never text: values in tags are the drawing library's own.
     """
     named = f' font-family="{font}"'
+    clips: dict[str, str] = {}
 
     def tidy(tag: re.Match[str]) -> str:
         kept = _UNUSED.sub("", tag.group().replace(named, ""))
+        kept = _CLIP.sub(lambda clip: clips.setdefault(clip.group(), f"clip{len(clips)}"), kept)
         return _LONG.sub(lambda number: f"{float(number.group()):.2f}", kept)
 
     return _UNSEEN.sub(lambda path: path.group() if path[1] else "", _TAG.sub(tidy, drawn))

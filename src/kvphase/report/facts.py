@@ -102,8 +102,8 @@ def depth_cells(
 ) -> tuple[tuple[float, ...], tuple[DepthCell, ...]]:
     """Edges of the depth bins (fractions of the prompt), and the cells with finished answers.
 
-    Bins are equal parts of where targets stood; as many as leave about a dozen answers a cell,
-    two to eight. No context length (the completion flip) or no answers: no bins.
+    Every bin holds as many answers; as many bins as leave about a dozen answers a cell, two to
+    eight. No context length (the completion flip) or no answers: no bins.
     """
     import numpy as np
 
@@ -111,7 +111,10 @@ def depth_cells(
     if not context_tokens or not len(answers):
         return (), ()
     bins = min(MOST_BINS, max(2, len(answers) // (modulus * _ENOUGH)))
-    edges = np.linspace(answers.position.min(), answers.position.max() + 1, bins + 1)
+    edges = np.quantile(answers.position, np.linspace(0, 1, bins + 1))
+    edges[-1] += 1
+    edges = np.unique(edges)
+    bins = len(edges) - 1
     bin_of = np.searchsorted(edges, answers.position, side="right") - 1
     cell = bin_of * modulus + answers.position % modulus
     n = np.bincount(cell, minlength=bins * modulus)

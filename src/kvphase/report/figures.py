@@ -220,7 +220,8 @@ def depth(words: Words, facts: PageFacts) -> Figure | None:
     legend = say("figure.depth.legend", mean=percent(mean))
     draw = partial(charts.heat, rows=rows, depths=used, legend=legend)
     alt = say("figure.depth.alt", bins=len(names), modulus=words.document.modulus)
-    return Figure("depth", titles, alt, _depth_table(words, facts, names), draw)
+    table = _depth_table(words, facts, names)
+    return Figure("depth", titles, alt, table, draw, blends=True)
 
 
 def _depth_table(words: Words, facts: PageFacts, names: Sequence[str]) -> Table:

@@ -167,6 +167,8 @@ def _texts(said: Words, facts: PageFacts) -> dict[str, str | None]:
 def _means(said: Words) -> list[str]:
     """What this run does and does not show."""
     names = ["one", "base", "quality", "gap", "task", "cause"]
+    if said.document.rung == "imported":
+        names[0] = "imported"
     if said.document.demo:
         names.insert(0, "toy")
     if said.document.verdict == "not-detected":

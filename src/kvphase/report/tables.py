@@ -36,6 +36,8 @@ class Figure:
     """One or two sentences for readers who do not see it."""
     table: Table
     draw: Callable[..., dict[str, Any]]
+    blends: bool = False
+    """Colours between those of the theme are in it, so that each theme is drawn by itself."""
 
     def spec(self, canvas: Canvas) -> dict[str, Any]:
         """The Vega-Lite specification on this canvas."""

@@ -79,7 +79,8 @@ DARK = Theme(
     soft="#6d7c8f",
     heat=("#ff9d5c", "#c96f2c", "#7d5330", "#3b4048", "#34617f", "#4693c4", "#8fd0fa"),
 )
-THEMES: dict[Shade, Theme] = {"light": LIGHT, "dark": DARK}
+PLAIN = ("panel", "ink", "muted", "grid", "data", "worst", "best", "soft")
+"""Uses whose colours appear in drawings as they are."""
 
 
 def config(theme: Theme, font: str) -> dict[str, Any]:

@@ -196,7 +196,7 @@ def shorten(text: str, most: int) -> str:
 def wrap(text: str, most: int, lines: int = 2) -> list[str]:
     """``text`` in at most ``lines`` lines of ``most`` columns; the last one is shortened.
 
-    Breaks at spaces, and between wide characters; a longer word is cut.
+    Breaks at spaces, after hyphens and between wide characters; a longer word is cut.
     """
     wrapped: list[str] = []
     rest = text
@@ -215,7 +215,7 @@ def _cut(text: str, most: int) -> int:
         if used > most:
             break
         fits = i + 1
-        if character == " " or (_columns(character) == 2 and _may_end(text[i + 1 : i + 2])):
+        if character in " -" or (_columns(character) == 2 and _may_end(text[i + 1 : i + 2])):
             good = i + 1
     return good or fits
 
