@@ -76,7 +76,8 @@ class Titles:
     y: str = ""
 
 
-def _title(canvas: Canvas, titles: Titles) -> alt.TitleParams:
+def title_of(canvas: Canvas, titles: Titles) -> alt.TitleParams:
+    """Heading and lines wrapped to the canvas."""
     import altair as alt
 
     lines: list[str] = []
@@ -91,7 +92,7 @@ def finish(chart: Any, canvas: Canvas, titles: Titles, *, fit: bool = True) -> d
     """The chart with title and theme as a Vega-Lite specification."""
     import altair as alt
 
-    chart = chart.properties(title=_title(canvas, titles))
+    chart = chart.properties(title=title_of(canvas, titles))
     if fit:
         chart = chart.properties(
             width=canvas.width, autosize=alt.AutoSizeParams(type="fit-x", contains="padding")
@@ -102,7 +103,7 @@ def finish(chart: Any, canvas: Canvas, titles: Titles, *, fit: bool = True) -> d
     return spec
 
 
-def _residues(canvas: Canvas, count: int, title: str, *, most: int | None = None) -> alt.X:
+def residue_axis(canvas: Canvas, count: int, title: str, *, most: int | None = None) -> alt.X:
     """A quantitative axis of residues 0..count-1 with a label for as many as fit."""
     import altair as alt
 
@@ -118,7 +119,7 @@ def _residues(canvas: Canvas, count: int, title: str, *, most: int | None = None
     )
 
 
-def _percent(title: str) -> alt.Y:
+def accuracy_axis(title: str) -> alt.Y:
     """The accuracy axis: always the whole of it, so that pictures can be compared."""
     import altair as alt
 
@@ -130,7 +131,8 @@ def _percent(title: str) -> alt.Y:
     )
 
 
-def _kind(canvas: Canvas) -> alt.Color:
+def kind_colour(canvas: Canvas) -> alt.Color:
+    """The colour of the worst residue, of the best, and of all others."""
     import altair as alt
 
     return alt.Color(
@@ -163,7 +165,7 @@ def curve(
     import altair as alt
 
     count = len(rows)
-    x, y, theme = _residues(canvas, count, titles.x), _percent(titles.y), canvas.theme
+    x, y, theme = residue_axis(canvas, count, titles.x), accuracy_axis(titles.y), canvas.theme
     layers: list[Any] = []
     if period and period < count:
         cycles = [
@@ -187,8 +189,8 @@ def curve(
     low = alt.Y("low", type="quantitative")
     layers += [
         line.encode(y=y),
-        bars.encode(y=low, y2="high", color=_kind(canvas)),
-        dots.encode(y=y, color=_kind(canvas), shape=_shape()),
+        bars.encode(y=low, y2="high", color=kind_colour(canvas)),
+        dots.encode(y=y, color=kind_colour(canvas), shape=_shape()),
     ]
     if count <= canvas.pick(16, 8):
         style = {"baseline": "bottom", "dy": -6, "fontSize": 11.5, "fontWeight": 500}
@@ -198,7 +200,7 @@ def curve(
         halo = {"stroke": theme.panel, "strokeWidth": 4, "strokeJoin": "round"}
         layers += [
             label.mark_text(**style, **halo),
-            label.mark_text(**style).encode(color=_kind(canvas)),
+            label.mark_text(**style).encode(color=kind_colour(canvas)),
         ]
     chart = alt.layer(*layers).properties(height=canvas.pick(300, 250))
     return finish(chart, canvas, titles)
@@ -239,7 +241,7 @@ def lengths(
         scale=alt.Scale(domain=list(names), range=["triangle-up", "circle", "triangle-down"]),
         legend=legend,
     )
-    base = alt.Chart(canvas.data(rows)).encode(x=x, y=_percent(titles.y))
+    base = alt.Chart(canvas.data(rows)).encode(x=x, y=accuracy_axis(titles.y))
     span = alt.Chart(canvas.data(_spans(rows))).mark_rule(color=theme.soft, strokeWidth=3)
     low = alt.Y("low", type="quantitative")
     layers = [
@@ -251,7 +253,7 @@ def lengths(
         side = "right" if dy == 0 else "left"
         labels = alt.Chart(canvas.data([row for row in rows if row["what"] == name]))
         mark = labels.mark_text(align=side, dx=-11 if dy == 0 else 11, dy=dy, fontSize=11.5)
-        layers.append(mark.encode(x=x, y=_percent(titles.y), text=text, color=colour))
+        layers.append(mark.encode(x=x, y=accuracy_axis(titles.y), text=text, color=colour))
     chart = alt.layer(*layers).properties(height=canvas.pick(280, 250))
     return finish(chart, canvas, titles)
 
@@ -309,142 +311,3 @@ def heat(
         )
     chart = alt.layer(*layers).resolve_scale(color="independent")
     return finish(chart.properties(height=40 + 28 * len(depths)), canvas, titles)
-
-
-def effects(
-    canvas: Canvas, titles: Titles, panels: Sequence[tuple[str, str, Sequence[Row]]]
-) -> dict[str, Any]:
-    """Adjusted effect by residue, one panel a factor, on one scale.
-
-    Args:
-        canvas: Colours and width.
-        titles: Words; the y title stands at the first panel.
-        panels: Heading, x title and rows ``residue, effect, kind, label`` of each factor.
-    """
-    import altair as alt
-
-    most = 1.25 * max(2.0, *(abs(row["effect"]) for _, _, rows in panels for row in rows))
-    width = canvas.inner - 60 if canvas.narrow else (canvas.inner - 150) // len(panels)
-    charts = []
-    for i, (heading, x_title, rows) in enumerate(panels):
-        y = alt.Y(
-            "effect",
-            type="quantitative",
-            scale=alt.Scale(domain=[-most, most], nice=False),
-            axis=alt.Axis(title=titles.y if canvas.narrow or not i else None, tickCount=5),
-        )
-        base = alt.Chart(canvas.data(rows)).encode(x=_residues(canvas, len(rows), x_title, most=12))
-        zero = alt.Chart(canvas.data([{"effect": 0}])).mark_rule(color=canvas.theme.muted)
-        bars = base.mark_bar(size=min(34, width // (len(rows) + 1) * 0.6), cornerRadius=2)
-        layers = [bars.encode(y=y, color=_kind(canvas)), zero.encode(y=y)]
-        for up, sign in ((True, 1), (False, -1)):
-            some = [row for row in rows if (row["effect"] >= 0) == up]
-            text = alt.Chart(canvas.data(some)).mark_text(
-                dy=-8 * sign, fontSize=11.5, color=canvas.theme.ink
-            )
-            layers.append(
-                text.encode(x=base.encoding.x, y=y, text=alt.Text("label", type="nominal"))
-            )
-        small = alt.TitleParams(
-            text=wrap(heading, width * 10 // 70, lines=2),
-            fontSize=13,
-            frame="group",
-            offset=8,
-            lineHeight=16,
-        )
-        charts.append(
-            alt.layer(*layers).properties(width=width, height=canvas.pick(190, 140), title=small)
-        )
-    together = alt.vconcat(*charts) if canvas.narrow else alt.hconcat(*charts)
-    return finish(together, canvas, titles, fit=False)
-
-
-def deviation(canvas: Canvas, titles: Titles, rows: Sequence[Row], margin: float) -> dict[str, Any]:
-    """Deviation from the mean with intervals, over the band that counts as flat.
-
-    Args:
-        canvas: Colours and width.
-        titles: Words.
-        rows: ``residue, effect, low, high``.
-        margin: Half the height of the band, percentage points.
-    """
-    import altair as alt
-
-    theme = canvas.theme
-    most = max(1.5 * margin, 1.1 * max(max(-row["low"], row["high"]) for row in rows))
-    scale = alt.Scale(domain=[-most, most], nice=False)
-    y = alt.Y(
-        "effect", type="quantitative", scale=scale, axis=alt.Axis(title=titles.y, tickCount=5)
-    )
-    x = _residues(canvas, len(rows), titles.x)
-    band = alt.Chart(canvas.data([{"low": -margin, "high": margin}])).mark_rect(
-        color=theme.best, opacity=0.14
-    )
-    base = alt.Chart(canvas.data(rows)).encode(x=x)
-    low = alt.Y("low", type="quantitative", scale=scale)
-    zero = alt.Chart(canvas.data([{"effect": 0}])).mark_rule(color=theme.muted)
-    layers = [
-        band.encode(y=low, y2="high"),
-        zero.encode(y=y),
-        base.mark_rule(color=theme.data, strokeWidth=2.2).encode(y=low, y2="high"),
-        base.mark_point(filled=True, opacity=1, size=95, color=theme.data).encode(y=y),
-    ]
-    chart = alt.layer(*layers).properties(height=canvas.pick(220, 210))
-    return finish(chart, canvas, titles)
-
-
-def models(
-    canvas: Canvas, titles: Titles, panels: Sequence[tuple[tuple[str, ...], bool, Sequence[Row]]]
-) -> dict[str, Any]:
-    """One small curve a model, all on the same scale; the reader's own is marked.
-
-    Args:
-        canvas: Colours and width.
-        titles: Words.
-        panels: Lines of the heading, whether it is the reader's own, and rows as for ``curve``.
-    """
-    import altair as alt
-
-    across = canvas.pick(3, 2)
-    width = (canvas.inner - across * 34 - (across - 1) * 18) // across
-    charts = []
-    headings = _level([heading for heading, _, _ in panels], width)
-    for (names, about), (_, own, rows) in zip(headings, panels, strict=True):
-        x = _residues(canvas, len(rows), titles.x, most=8)
-        base = alt.Chart(canvas.data(rows)).encode(x=x)
-        bars = base.mark_bar(size=max(1, width / len(rows) * 0.7), cornerRadiusEnd=2)
-        colour = _kind(canvas)
-        low = alt.Y("low", type="quantitative")
-        rule = base.mark_rule(color=canvas.theme.ink, strokeWidth=1)
-        chart = alt.layer(bars.encode(y=_percent(""), color=colour), rule.encode(y=low, y2="high"))
-        small = alt.TitleParams(
-            text=names,
-            subtitle=about,
-            fontSize=12.5,
-            lineHeight=15,
-            subtitleFontSize=11,
-            subtitleLineHeight=14,
-            frame="group",
-            offset=8,
-            color=canvas.theme.best if own else canvas.theme.ink,
-        )
-        charts.append(chart.properties(width=width, height=canvas.pick(130, 110), title=small))
-    together = alt.concat(*charts, columns=across, spacing=18)
-    return finish(together, canvas, titles, fit=False)
-
-
-def _level(headings: Sequence[tuple[str, ...]], width: int) -> list[tuple[list[str], list[str]]]:
-    """Name and further lines of every panel, wrapped, all of them equally tall."""
-    wrapped = [
-        (
-            wrap(first, width * 10 // 70, lines=3),
-            [part for line in more for part in wrap(line, width * 10 // 56, lines=2)],
-        )
-        for first, *more in headings
-    ]
-    tall = max(len(names) for names, _ in wrapped)
-    deep = max(len(about) for _, about in wrapped)
-    return [
-        (names + [" "] * (tall - len(names)), about + [" "] * (deep - len(about)))
-        for names, about in wrapped
-    ]

@@ -51,7 +51,7 @@ def svg(figure: Figure, words: Words, theme: Theme = LIGHT, width: int = WIDE) -
 
 def variants(figure: Figure, words: Words) -> dict[str, str]:
     """The figure as SVG in both themes and widths: ``light``, ``dark``, ``light-narrow``, ..."""
-    drawn = {}
+    drawn: dict[str, str] = {}
     for width, suffix in ((WIDE, ""), (NARROW, "-narrow")):
         light = svg(figure, words, LIGHT, width)
         dark = svg(figure, words, DARK, width) if figure.blends else darkened(light)

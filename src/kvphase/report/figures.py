@@ -7,7 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from kvphase.report import charts
+from kvphase.report import charts, panels
 from kvphase.report.charts import Titles
 from kvphase.report.published import published
 from kvphase.report.tables import Figure, Table, ends, kind_of, points_table
@@ -243,7 +243,7 @@ def confirm(words: Words, facts: PageFacts) -> Figure | None:
     factors = [f for f in found.factors if f.effect_pp] if found else []
     if found is None or not factors:
         return None
-    panels = []
+    shown = []
     for factor in factors:
         found_here = factor.p_value is not None and factor.p_value <= words.document.alpha
         worst, best = ends(dict(enumerate(factor.effect_pp)) if found_here else {})
@@ -257,14 +257,14 @@ def confirm(words: Words, facts: PageFacts) -> Figure | None:
             for r, effect in enumerate(factor.effect_pp)
         ]
         x = say("figure.axis.modulo", modulus=found.period)
-        panels.append((_factor_heading(words, factor), x, rows))
+        shown.append((_factor_heading(words, factor), x, rows))
     titles = _titles(
         words,
         "confirm",
         reading=say("figure.confirm.reading"),
         y=say("figure.axis.effect"),
     )
-    draw = partial(charts.effects, panels=panels)
+    draw = partial(panels.effects, panels=shown)
     alt = say("figure.confirm.alt", period=found.period)
     return Figure("confirm", titles, alt, _factors_table(words, found.factors), draw)
 
@@ -324,7 +324,7 @@ def tail(words: Words, facts: PageFacts) -> Figure | None:
         upper=f"{found.tail.upper_pp:.1f}",
         margin=f"{margin:.1f}",
     )
-    draw = partial(charts.deviation, rows=rows, margin=margin)
+    draw = partial(panels.deviation, rows=rows, margin=margin)
     table = points_table(words, found.tail.curve, modulus=found.period)
     return Figure("tail", titles, alt, table, draw)
 

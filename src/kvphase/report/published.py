@@ -7,8 +7,8 @@ from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from kvphase.report import charts
 from kvphase.report.charts import Titles
+from kvphase.report.panels import models as side_by_side
 from kvphase.report.tables import Figure, Table, ends, kind_of
 from kvphase.report.words import percent, shorten, span
 from kvphase.stats.intervals import wilson
@@ -59,7 +59,7 @@ def published(words: Words, facts: PageFacts) -> Figure | None:
         titles,
         say("figure.published.alt", models=len(data["models"])),
         Table(say("figure.published.table"), columns, tuple(table)),
-        partial(charts.models, panels=panels),
+        partial(side_by_side, panels=panels),
     )
 
 

@@ -150,7 +150,7 @@ def _clean(value: object) -> object:
 
 def percent(fraction: float) -> str:
     """A fraction as percent with one decimal."""
-    return f"{100 * fraction:.1f}%"
+    return f"{100 * fraction:.1f}%".replace("-", "\N{MINUS SIGN}")
 
 
 def points(value: float | None) -> str:
