@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 WIDE, NARROW = 820, 372
 """Widths of a figure in pixels: for a page beside which there is room, and for a telephone."""
 Row = dict[str, Any]
+_FEW = 24
+"""Residues that still have room for large dots."""
 _KINDS = ("worst", "best", "other")
 
 
@@ -107,16 +109,25 @@ def residue_axis(canvas: Canvas, count: int, title: str, *, most: int | None = N
     """A quantitative axis of residues 0..count-1 with a label for as many as fit."""
     import altair as alt
 
-    most = most or canvas.pick(32, 16)
-    step = next(s for s in (1, 2, 4, 8, 16, 32, 64, 128, 256) if count <= s * most)
     return alt.X(
         "residue",
         type="quantitative",
         scale=alt.Scale(domain=[-0.5, count - 0.5], nice=False),
         axis=alt.Axis(
-            values=list(range(0, count, step)), format="d", grid=False, title=title or None
+            values=_labelled(count, most or canvas.pick(32, 16)),
+            format="d",
+            grid=False,
+            title=title or None,
         ),
     )
+
+
+def _labelled(count: int, most: int) -> list[int]:
+    """The residues 0..count-1, or every second, fourth ... of them, so that ``most`` are left."""
+    step = 1
+    while count > step * most:
+        step *= 2
+    return list(range(0, count, step))
 
 
 def accuracy_axis(title: str) -> alt.Y:
@@ -185,7 +196,7 @@ def curve(
     base = alt.Chart(canvas.data(rows)).encode(x=x)
     line = base.mark_line(color=theme.soft, strokeWidth=1.6)
     bars = base.mark_rule(strokeWidth=2.2)
-    dots = base.mark_point(filled=True, opacity=1, size=95)
+    dots = base.mark_point(filled=True, opacity=1, size=95 if count <= _FEW else 40)
     low = alt.Y("low", type="quantitative")
     layers += [
         line.encode(y=y),
@@ -282,7 +293,9 @@ def heat(
 
     theme = canvas.theme
     most = max(5.0, *(abs(row["deviation"]) for row in rows))
-    x = alt.X("residue", type="ordinal", axis=alt.Axis(labelAngle=0, title=titles.x))
+    values = _labelled(1 + max(row["residue"] for row in rows), canvas.pick(32, 12))
+    axis = alt.Axis(labelAngle=0, title=titles.x, values=values)
+    x = alt.X("residue", type="ordinal", axis=axis)
     y = alt.Y("depth", type="nominal", sort=list(depths), axis=alt.Axis(title=titles.y))
     stops = [most * (i / 3 - 1) for i in range(7)]
     colour = alt.Color(
