@@ -86,3 +86,12 @@ def test_many_residues_and_no_answers() -> None:
 def test_fixed_words_are_english_without_a_chinese_font(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cards, "drawable", lambda _: "en")
     assert card(full(), "zh") == card(full(), "en")
+
+
+def test_best_and_worst_are_coloured_only_where_something_was_found() -> None:
+    def colours(document: VerdictFile) -> set[str]:
+        root = ET.fromstring(drawing(document, "en"))  # noqa: S314 - made here
+        return {element.attrib.get("fill", "") for element in root.iter()}
+
+    assert {"#c04c00", "#0067a5"} <= colours(full())
+    assert not {"#c04c00", "#0067a5"} & colours(full(verdict="inconclusive"))

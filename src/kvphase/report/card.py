@@ -118,7 +118,7 @@ def _lines(said: Words) -> list[tuple[str, str]]:
     ):
         if phase is not None:
             values = {"accuracy": percent(phase.accuracy), "residue": phase.residue}
-            lines.append((say(f"card.{key}", **values), colour))
+            lines.append((say(f"card.{key}", **values), colour if said.found else LIGHT.ink))
     lines.append((say("card.mean", accuracy=percent(document.mean)), LIGHT.ink))
     return lines
 
@@ -135,7 +135,7 @@ def bars(said: Words) -> list[Bar]:
     asked = [point for point in said.document.curve if point.n]
     if not asked:
         return []
-    worst, best = ends({p.residue: p.accuracy for p in asked})
+    worst, best = ends({p.residue: p.accuracy for p in asked} if said.found else {})
     colours = {"worst": LIGHT.worst, "best": LIGHT.best, "other": _BAR}
     count = len(said.document.curve)
     slot = (_RIGHT - _LEFT) / count

@@ -49,10 +49,13 @@ def _titles(words: Words, name: str, *, reading: str, x: str = "", y: str = "") 
     return Titles(words.say(f"figure.{name}.heading", **values), tuple(lines), x, y)
 
 
-def _rows(curve: Sequence[PointJson] | Sequence[Count]) -> list[Row]:
-    """Rows of a chart for points or counts; residues that were not asked are left out."""
+def _rows(curve: Sequence[PointJson] | Sequence[Count], *, found: bool) -> list[Row]:
+    """Rows of a chart for points or counts; residues that were not asked are left out.
+
+    Best and worst residue are told apart only where something was ``found``.
+    """
     rates = {point.residue: point.correct / point.n for point in curve if point.n}
-    worst, best = ends(rates)
+    worst, best = ends(rates if found else {})
     rows = []
     for point in curve:
         if point.n:
@@ -79,6 +82,8 @@ def curve(words: Words, facts: PageFacts) -> Figure | None:
         return None
     period = document.period
     reading = say("figure.curve.reading", mean=percent(document.mean))
+    if words.found:
+        reading += say("figure.curve.ends")
     if period and period < len(document.curve):
         reading += say("figure.curve.shaded", period=period)
     x = say("figure.axis.residue", modulus=document.modulus)
@@ -90,7 +95,7 @@ def curve(words: Words, facts: PageFacts) -> Figure | None:
         worst=words.phase(document.worst),
         best=words.phase(document.best),
     )
-    rows = _rows(document.curve)
+    rows = _rows(document.curve, found=words.found)
     draw = partial(charts.curve, rows=rows, mean=100 * document.mean, period=period)
     return Figure("curve", titles, alt, points_table(words, document.curve), draw)
 
@@ -122,7 +127,7 @@ def folded(words: Words, facts: PageFacts) -> Figure | None:
         reading += say("figure.folded.cycles", cycles=document.modulus // period)
     x = say("figure.axis.residue", modulus=period)
     titles = _titles(words, "folded", reading=reading, x=x, y=say("figure.axis.accuracy"))
-    rows = _rows(counts)
+    rows = _rows(counts, found=words.found)
     worst = min(rows, key=lambda row: row["accuracy"])
     best = max(rows, key=lambda row: row["accuracy"])
     alt = say(

@@ -76,7 +76,7 @@ def _add(
     """One model's panel and its row of the table; ``counts`` are residue, n, correct."""
     rates = {residue: correct / n for residue, n, correct in counts}
     low, high = min(rates.values()), max(rates.values())
-    worst, best = ends(rates)
+    worst, best = ends(rates if words.found or not own else {})
     gap = f"{100 * (high - low):.1f}"
     rows = []
     for residue, n, correct in counts:

@@ -116,6 +116,11 @@ class Words:
         return self.say("page.about.minutes.value", minutes=f"{value / 60:.1f}")
 
     @property
+    def found(self) -> bool:
+        """Whether best and worst residue are more than luck, so that they deserve a colour."""
+        return self.document.verdict in ("phase-sensitive", "aperiodic")
+
+    @property
     def wide(self) -> bool:
         """Whether pictures need a font with Chinese characters."""
         return self.language == "zh" or columns(self.model) > len(self.model)
@@ -155,7 +160,9 @@ def percent(fraction: float) -> str:
 
 def points(value: float | None) -> str:
     """Percentage points with one decimal, or a dash."""
-    return "\N{EN DASH}" if value is None else f"{value:.1f}"
+    if value is None:
+        return "\N{EN DASH}"
+    return f"{value:.1f}".replace("-", "\N{MINUS SIGN}")
 
 
 def signed(value: float) -> str:
