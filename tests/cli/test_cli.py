@@ -80,6 +80,33 @@ def test_check_measures_a_toy_and_leaves_a_run_and_a_verdict(tmp_path: Path) -> 
     assert document.tokens.cached > 0
 
 
+def test_a_plan_asks_nothing_in_earnest_and_leaves_nothing(tmp_path: Path) -> None:
+    done = kvphase("check", "toy:full", "--plan", "--json", cwd=tmp_path)
+    plan = json.loads(done.stdout)
+    assert [rung["rung"] for rung in plan["rungs"]] == ["flip", "needle-405", "confirm-405"]
+    assert plan["rungs"][1]["contexts"] == 225
+    assert list(tmp_path.iterdir()) == []
+    shown = kvphase("check", "toy:full", "--plan", "--price", "1,2", "--budget", "$5", cwd=tmp_path)
+    assert "$" in shown.stdout
+    assert "confirm" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+
+
+def test_a_budget_ends_a_run_with_what_there_is(tmp_path: Path) -> None:
+    done = kvphase(
+        "check", "toy:full", "--rungs", "405", "--questions", "480", "--budget", "150q",
+        "--label", "kv=q8_0", "--json", "--out", "a.kvphase", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = VerdictFile.model_validate_json(done.stdout)
+    assert document.partial
+    assert document.labels == {"kv": "q8_0"}
+    assert "budget of 150 questions is used up" in done.stderr
+    assert "--resume --out a.kvphase" in done.stderr
+    with Store.read(tmp_path / "a.kvphase") as store:
+        assert int(store.totals()["asked"] or 0) <= 150
+
+
 def test_json_puts_the_document_and_nothing_else_on_stdout(tmp_path: Path) -> None:
     done = kvphase("check", "toy:full", *SMALL, "--json", "--out", "a.kvphase", cwd=tmp_path)
     assert json.loads(done.stdout)["schema"] == "kvphase/verdict@1"
@@ -106,6 +133,18 @@ def test_json_puts_the_document_and_nothing_else_on_stdout(tmp_path: Path) -> No
         (["check", "--out", "a" * 300 + ".kvphase"], 2, "cannot be used"),
         (["check", "--out", "text.kvphase", "--resume"], 2, "not a kvphase run file"),
         (["check", "--out", "text.kvphase"], 2, "exists already"),
+        (["check", "--budget", "soon"], 2, "is no budget"),
+        (["check", "--budget", "$2"], 2, "--price"),
+        (["check", "--price", "cheap"], 2, "is no price"),
+        (["check", "--label", "kv"], 2, "NAME=VALUE"),
+        (["check", "--probe", "needle@9"], 2, "needle@1"),
+        (["check", "--like", "text.kvphase"], 2, "not a kvphase run file"),
+        (["check", "--like", "no.kvphase"], 2, "there is no run file"),
+        (["check", "--like", "a", "--probe", "needle@1"], 2, "one of them"),
+        (["check", "--rungs", "flip,some"], 2, "is no rung"),
+        (["check", "--rungs", "flip,128k"], 2, "the largest that would is"),
+        (["check", "https://api.example.com"], 2, "--budget 3Mtok"),
+        (["check", "https://api.example.com", "--budget", "5m"], 2, "--budget 3Mtok"),
         (["info", "http://127.0.0.1:9"], 3, "refused|reached"),
         (["analyze", "missing.csv"], 2, "missing.csv"),
         (["analyze", "text.csv"], 2, "column"),
@@ -200,9 +239,22 @@ def _wait_for_answers(path: Path, number: int) -> None:
     raise AssertionError("the run did not start")
 
 
+@pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("encoding", ["gbk", "ascii", "utf-8"])
-def test_any_console_encoding_will_do(tmp_path: Path, encoding: str) -> None:
-    env = {"PYTHONIOENCODING": encoding, "NO_COLOR": "1"}
-    done = kvphase("check", "toy:full", *SMALL, "--out", "a.kvphase", cwd=tmp_path, env=env)
+def test_any_console_encoding_will_do(tmp_path: Path, encoding: str, language: str) -> None:
+    env = {"PYTHONIOENCODING": encoding, "NO_COLOR": "1", "KVPHASE_LANG": language}
+    done = subprocess.run(
+        [sys.executable, "-m", "kvphase", "check", "toy:full", *SMALL, "--out", "a.kvphase"],
+        cwd=tmp_path,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        encoding=encoding,
+        timeout=240,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
-    assert "target mod 8" in done.stdout
+    spoken = language == "zh" and encoding != "ascii"
+    assert ("余数 mod 8" if spoken else "target mod 8") in done.stdout
+    assert ("演示：玩具模型" if spoken else "DEMO: toy model") in done.stdout  # noqa: RUF001
+    assert all(line == line.rstrip() for line in done.stdout.splitlines())

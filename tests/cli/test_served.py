@@ -8,6 +8,7 @@ import pytest
 
 import kvphase
 from kvphase.runs.store import Store
+from kvphase.runtimes import detect
 from kvphase.serve import Faults, serving
 
 if TYPE_CHECKING:
@@ -45,7 +46,10 @@ def test_served_and_in_process_answers_are_the_same(tmp_path: Path) -> None:
         ("half-json=1,after=60", "JSON|asked"),
     ],
 )
-def test_a_broken_server_ends_in_one_sentence(tmp_path: Path, fault: str, says: str) -> None:
+def test_a_broken_server_ends_in_one_sentence(
+    tmp_path: Path, fault: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(detect, "LOADING_SECONDS", 2.0)
     settings = kvphase.Settings(questions=96, cold=0)
     with (
         serving("full", Faults.parse([fault])) as url,

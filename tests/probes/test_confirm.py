@@ -37,7 +37,7 @@ def a_plan(period: int, seed: int = 0, template: Template | None = None) -> Conf
 def test_pads_run_over_two_cycles_and_the_question_is_crossed(period: int, seed: int) -> None:
     pads = crossed(period, np.random.default_rng(seed))
     assert sorted(a for a, _ in pads) == list(range(2 * period))
-    assert all(0 <= b and a + b <= extra_tokens(period) for a, b in pads)
+    assert all(b >= 0 and a + b <= extra_tokens(period) for a, b in pads)
     shifts = Counter((a + b) % period for a, b in pads)
     assert set(shifts.values()) == {2}
     for residue in range(period):

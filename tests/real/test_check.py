@@ -22,8 +22,10 @@ NEAR_TIE = 0.5
 def test_a_real_model_gets_an_honest_verdict(smollm2: str, tmp_path: Path) -> None:
     """Full attention: no phase may be found; a model this small may leave the rest open."""
     path = tmp_path / "a.kvphase"
-    settings = kvphase.Settings(context=2048, records=16, modulus=4, questions=64, cold=1, seed=3)
-    run = kvphase.check(smollm2, settings, out=path)
+    settings = kvphase.Settings(
+        context=2048, records=16, modulus=4, questions=64, cold=1, seed=3, early=False
+    )
+    run = kvphase.check(smollm2, settings, out=path, budget=kvphase.Budget())
     found = run.verdict
     assert found.n == 64
     assert found.verdict in ("not-detected", "inconclusive")
@@ -31,7 +33,7 @@ def test_a_real_model_gets_an_honest_verdict(smollm2: str, tmp_path: Path) -> No
     # Each of the four prefixes once, with the four tokens of the warm-up; two tokens a question
     # (one for a repeat that the cache holds whole); one cold prefill.
     prefix, asks = 2046, run.totals["asked"]
-    assert asks == 64 + 64 + 1
+    assert asks == 64 + 64 + 64 + 1
     assert run.totals["prefilled"] is not None
     assert run.totals["prefilled"] <= 4 * (prefix + 4) + 2 * asks + 2048 + 4 * 4
     assert run.manifest["model"] == "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -41,10 +43,10 @@ def test_a_real_model_gets_an_honest_verdict(smollm2: str, tmp_path: Path) -> No
 def test_a_curve_costs_a_fiftieth_of_its_questions_sent_whole(smollm2: str, tmp_path: Path) -> None:
     """256 records, 32 questions at each of 8 residues in one context."""
     path = tmp_path / "a.kvphase"
-    settings = kvphase.Settings(records=256, questions=256, cold=3)
-    run = kvphase.check(smollm2, settings, out=path)
+    settings = kvphase.Settings(context=2400, records=256, questions=256, cold=3)
+    run = kvphase.check(smollm2, settings, out=path, budget=kvphase.Budget())
     assert [point.n for point in run.verdict.curve] == [32] * 8
-    whole = 256 * run.manifest["design"]["context_tokens"]
+    whole = 256 * run.rung.stage.design["context_tokens"]
     with Store.read(path) as store:
         answers = store.answers()
         of_screen = (
