@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from kvphase.errors import UsageError
+from kvphase.lab.compressors import ChunkedConfig, NoneConfig
 from kvphase.lab.evaluate import evaluate, summarise
 from kvphase.lab.train import load_checkpoint
 from kvphase.lab.transformer import Decoder, ModelConfig
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["export", "load_exported", "main", "record"]
 
 DESIGNS: tuple[Design, ...] = ("insequence", "prefix")
+OPTIONS = ("tail", "qk_norm", "post_norm", "sink", "query_rank")
 
 
 def export(model: Decoder, path: Path, training: Mapping[str, Any] | None = None) -> None:
@@ -43,8 +46,10 @@ def export(model: Decoder, path: Path, training: Mapping[str, Any] | None = None
         training: JSON-ready settings of the training, kept for the record.
 
     Raises:
+        UsageError: If numpy's side cannot run such a model.
         ValueError: If a weight is not finite in fp16.
     """
+    _check_runs_in_numpy(model.config)
     arrays: dict[str, Any] = {}
     for name, weight in model.state_dict().items():
         half = weight.detach().to(torch.float16).numpy()
@@ -55,6 +60,25 @@ def export(model: Decoder, path: Path, training: Mapping[str, Any] | None = None
     arrays["training"] = np.array(json.dumps(dict(training or {})))
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays)
+
+
+def _check_runs_in_numpy(config: ModelConfig) -> None:
+    """Refuse what ``kvphase.runtimes.toy_model`` does not implement.
+
+    Raises:
+        UsageError: naming the fields.
+    """
+    compressor = config.compressor
+    plain = ModelConfig(vocab_size=1)
+    fields = [name for name in OPTIONS if getattr(config, name) != getattr(plain, name)]
+    if config.conv == 0:
+        fields.append("conv")
+    if not isinstance(compressor, NoneConfig | ChunkedConfig):
+        fields.append("compressor.name")
+    elif isinstance(compressor, ChunkedConfig) and not (compressor.value_norm or config.tied_kv):
+        fields.append("compressor.value_norm")
+    if fields:
+        raise UsageError(f"only torch runs models with these settings: {', '.join(fields)}")
 
 
 def load_exported(path: Path) -> Decoder:

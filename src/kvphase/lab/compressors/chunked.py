@@ -27,11 +27,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kvphase.lab.compressors.base import Compressor, CompressorConfig, KVShape, RMSNorm
+from kvphase.errors import UsageError
+from kvphase.lab.compressors.base import Compressor, CompressorConfig, KVShape, RMSNorm, design
 
-__all__ = ["Chunked", "ChunkedConfig"]
+__all__ = ["Branch", "Chunked", "ChunkedConfig"]
+
+GATES = ("vector", "scalar", "uniform")
+MAPS = ("slot", "part", "shared")
 
 
+@design
 @dataclass(frozen=True, slots=True)
 class ChunkedConfig(CompressorConfig):
     """Settings of chunked compression; the defaults are DeepSeek-V4's kernel."""
@@ -48,17 +53,25 @@ class ChunkedConfig(CompressorConfig):
     """Own maps for every slot, for every stride-long part of the window, or one for all."""
     gate_bias: bool = True
     """Whether every slot has a learned score offset ``b_i``."""
+    value_norm: bool = True
+    """Whether values with their own parameters are RMS-normalised as keys are."""
 
     def __post_init__(self) -> None:
         """Refuse settings that describe no compressor."""
         if not 1 <= self.stride <= self.window:
-            raise ValueError(
-                f"a stride of {self.stride} does not fit a window of {self.window}:"
-                " it must lie between 1 and the window"
+            raise UsageError(
+                "compressor.stride must lie between 1 and compressor.window"
+                f" ({self.window}), is {self.stride}"
             )
+        for field, known in (("gates", GATES), ("maps", MAPS)):
+            if getattr(self, field) not in known:
+                raise UsageError(
+                    f"compressor.{field} must be one of {', '.join(known)},"
+                    f" is {getattr(self, field)!r}"
+                )
         if self.maps == "part" and self.window % self.stride:
-            raise ValueError(
-                f"maps per part need a window ({self.window}) that is a multiple"
+            raise UsageError(
+                f"compressor.maps: maps per part need a window ({self.window}) that is a multiple"
                 f" of the stride ({self.stride})"
             )
 
@@ -71,28 +84,11 @@ class ChunkedConfig(CompressorConfig):
         """Return a freshly initialised module with these settings."""
         return Chunked(self, shape)
 
-    def raw_window(self, local_window: int) -> int | None:
-        """Return ``local_window``."""
-        return local_window
-
-    def count(self, length: int) -> int:
-        """Return ``length // S``."""
-        return length // self.stride
-
-    def positions(self, count: int) -> Tensor:
-        """Return ``jS`` for every entry ``j``."""
-        return torch.arange(count) * self.stride
-
-    def visible(self, length: int, count: int) -> Tensor:
-        """Return ``j < (t+1) // S`` as ``[length, count]``."""
-        complete = (torch.arange(length) + 1) // self.stride
-        return torch.arange(count)[None, :] < complete[:, None]
-
 
 class Branch(nn.Module):
     """One pooled stream: payload maps, gate maps and gate biases of keys or of values."""
 
-    def __init__(self, config: ChunkedConfig, shape: KVShape) -> None:
+    def __init__(self, config: ChunkedConfig, shape: KVShape, *, norm: bool = True) -> None:
         """Draw the maps at ``1 / sqrt(D)`` and start all biases at zero."""
         super().__init__()
         self.config: ChunkedConfig = config
@@ -109,24 +105,25 @@ class Branch(nn.Module):
             )
             if config.gate_bias:
                 self.bias: nn.Parameter = nn.Parameter(torch.zeros(config.window, gate_size))
-        self.norm: RMSNorm = RMSNorm(shape.head_dim)
+        self.norm: nn.Module = RMSNorm(shape.head_dim) if norm else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Pool ``x [B, T, D]`` to normalised entries ``[B, G, N, d]``."""
+        """Pool ``x [B, T, D]`` to normalised entries ``[B, N, G*d]``."""
         heads = (self.shape.kv_heads, self.shape.head_dim)
         payload = torch.unflatten(self._slots(x, self.payload), -1, heads)  # [B, N, W, G, d]
         entries = (self._weights(x) * payload).sum(2)  # [B, N, G, d]
         normed: Tensor = self.norm(entries)
-        return normed.transpose(1, 2)
+        return normed.flatten(2)
 
     def _weights(self, x: Tensor) -> Tensor:
         """Return the slot weights ``[B or 1, N, W, G or 1, d or 1]``, summing to one over ``W``."""
-        count = self.config.count(x.shape[1])
         window, stride = self.config.window, self.config.stride
-        starts = torch.arange(count) * stride + stride - window
-        absent = (starts[:, None] + torch.arange(window) < 0)[None, :, :, None]  # [1, N, W, 1]
+        count = x.shape[1] // stride
+        slots = torch.arange(window, device=x.device)
+        starts = torch.arange(count, device=x.device) * stride + stride - window
+        absent = (starts[:, None] + slots < 0)[None, :, :, None]  # [1, N, W, 1]
         if self.config.gates == "uniform":
-            scores = torch.zeros(1, count, window, 1)
+            scores = x.new_zeros(1, count, window, 1)
         else:
             scores = self._slots(x, self.gate)
             if self.config.gate_bias:
@@ -138,7 +135,7 @@ class Branch(nn.Module):
     def _slots(self, x: Tensor, maps: Tensor) -> Tensor:
         """Apply ``maps [maps, D, E]``, each to its run of slots: ``[B, N, W, E]``."""
         window, stride = self.config.window, self.config.stride
-        count, parts = self.config.count(x.shape[1]), -(-window // stride)
+        count, parts = x.shape[1] // stride, -(-window // stride)
         # reshape and shift: strides [B, parts - 1 + N, S, D], the first ones before the text
         whole = functional.pad(x[:, : count * stride], (0, 0, (parts - 1) * stride, 0))
         strides = torch.unflatten(whole, 1, (parts - 1 + count, stride))
@@ -153,11 +150,13 @@ class Chunked(Compressor):
 
     def __init__(self, config: ChunkedConfig, shape: KVShape) -> None:
         """Build one branch where keys and values are tied, two otherwise."""
-        super().__init__()
-        self.keys: Branch = Branch(config, shape)
-        self.values: Branch | None = None if shape.tied else Branch(config, shape)
+        super().__init__(shape, window=config.window, stride=config.stride)
+        self.keys: Branch = Branch(config, shape, norm=shape.qk_norm)
+        self.values: Branch | None = (
+            None if shape.tied else Branch(config, shape, norm=config.value_norm)
+        )
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values ``[B, G, N, d]``."""
+    def forward(self, x: Tensor) -> Tensor:
+        """Return keys, then values where they are not tied: ``[B, N, G*d or 2*G*d]``."""
         keys: Tensor = self.keys(x)
-        return keys, keys if self.values is None else self.values(x)
+        return keys if self.values is None else torch.cat((keys, self.values(x)), -1)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-from torch import Tensor
+from kvphase.lab.compressors.base import Compressor, CompressorConfig, KVShape, design
 
-from kvphase.lab.compressors.base import Compressor, CompressorConfig, KVShape
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["NoCompression", "NoneConfig"]
 
 
+@design
 @dataclass(frozen=True, slots=True)
 class NoneConfig(CompressorConfig):
     """Every token stays in the cache as it is; there are no entries and no local window."""
@@ -27,28 +28,26 @@ class NoneConfig(CompressorConfig):
         """Return ``None``: a query sees all raw tokens up to itself."""
         return None
 
-    def count(self, length: int) -> int:
-        """Return 0."""
-        return 0
-
-    def positions(self, count: int) -> Tensor:
-        """Return an empty vector."""
-        return torch.zeros(count, dtype=torch.long)
-
-    def visible(self, length: int, count: int) -> Tensor:
-        """Return an empty mask ``[length, 0]``."""
-        return torch.zeros(length, count, dtype=torch.bool)
-
 
 class NoCompression(Compressor):
     """Writes zero entries, so that attention runs over raw tokens alone."""
 
     def __init__(self, shape: KVShape) -> None:
-        """Remember the shape of the empty entries."""
-        super().__init__()
-        self.shape = shape
+        """Read no token."""
+        super().__init__(shape, window=1, stride=None)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return two empty tensors ``[B, G, 0, d]``."""
-        empty = x.new_zeros(x.shape[0], self.shape.kv_heads, 0, self.shape.head_dim)
-        return empty, empty
+    def forward(self, x: Tensor) -> Tensor:
+        """Return no entries ``[B, 0, E]``."""
+        return x.new_zeros(x.shape[0], 0, self.shape.size * (1 if self.shape.tied else 2))
+
+    def extend(self, entries: Tensor, kept: Tensor, x: Tensor, start: int) -> tuple[Tensor, Tensor]:
+        """Return what there was: nothing."""
+        return entries, kept
+
+    def positions(self, entries: Tensor) -> Tensor:
+        """Return an empty vector."""
+        return entries.new_zeros(entries.shape[1]).long()
+
+    def ends(self, entries: Tensor) -> Tensor:
+        """Return an empty vector."""
+        return self.positions(entries)
