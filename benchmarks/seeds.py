@@ -14,10 +14,17 @@ SEEDS = range(1, 21)
 
 def line(run: kvphase.Run) -> str:
     """What was found, in one line."""
-    found = run.verdict
+    found, shifted = run.verdict, run.confirmation
+    confirmed = ""
+    if shifted is not None and shifted.confirmation is not None:
+        what = shifted.confirmation
+        tail = "none" if what.tail is None else what.tail.status
+        target = what.factors[0]
+        confirmed = f", {what.status} (p {target.p_value:.4f}, {target.gap_pp:.1f}), tail {tail}"
     return (
         f"{found.verdict:15} period {found.period!s:4} p {found.p_value:.4f} cross-fitted gap "
         f"{found.gap.crossfit_pp:5.1f} mean {found.mean:.3f} detectable {found.mde_pp:.1f}"
+        f"{confirmed}; {run.totals['asked']:,} asks"
     )
 
 

@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from kvphase.types import About, Flow, Runtime, Template, Vocab
 
 R = TypeVar("R")
+UNKNOWN_GAP, SMALL_GAP, LEAST_GAP = 20.0, 8.0, 3.0
+"""Percentage points: sought where no gap is known, the least that contents are made for, and the
+least whose absence is said to refute anything."""
 CONFIRM_SEED, PILOT_SEED = 104_729, 7_919
 """Contents of a confirmation and of a pilot are none of the screen's."""
 
@@ -311,9 +314,8 @@ class Climb:
         design = plan.design
         period = verdict.period or self._flip_period() or 4
         questions = min(confirming.QUESTIONS, design.asked)
-        gap = verdict.gap.crossfit_pp if verdict.period else None
-        expected = None if gap is None else round(max(gap, 1.0), 2)
-        contents = confirming.contents_for(period, questions, verdict.mean, expected or 20.0)
+        sought, expected = _gaps(verdict)
+        contents = confirming.contents_for(period, questions, verdict.mean, sought)
         while contents >= confirming.FEWEST:
             wanted = ConfirmDesign(period, contents, questions, expected)
             price = confirm_cost(self.rate, design, wanted)
@@ -386,6 +388,19 @@ class _Skip(Exception):
 def _why(error: UsageError) -> str:
     text: Any = error.args[0]
     return str(text) if not isinstance(text, str) else text
+
+
+def _gaps(verdict: Verdict) -> tuple[float, float | None]:
+    """The gap to be ready for, and the one whose absence would refute the finding.
+
+    The screen's gap is an estimate: half way to its lower bound is what the contents are made for,
+    and only where even the lower bound would have shown is nothing found a refutation.
+    """
+    gap, interval = verdict.gap.crossfit_pp, verdict.gap.ci95
+    if verdict.period is None or gap is None or interval is None:
+        return UNKNOWN_GAP, None
+    low = max(interval[0], LEAST_GAP)
+    return max((max(gap, low) + low) / 2, SMALL_GAP), round(low, 2)
 
 
 def _significant(verdict: Verdict) -> bool:
