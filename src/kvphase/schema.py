@@ -225,8 +225,8 @@ class VerdictFile(_Document):
     confirm: ConfirmJson | None
     looks: tuple[LookJson, ...]
     fresh: bool = False
-    traffic: bool
-    """Somebody else used the server meanwhile."""
+    traffic: bool | None
+    """Whether somebody else used the server meanwhile; null where it does not tell."""
     digest: str | None
     """Digest of design, seed, model and answers: what a picture of this run can be checked by."""
     tokens: TokensJson

@@ -81,7 +81,7 @@ def drawing(document: VerdictFile, language: Language) -> str:
             levels=[(level, _y(level / 100)) for level in (0, 50, 100)],
             mean=_y(document.mean),
             axis=said.say("card.axis", modulus=document.modulus),
-            gap=points(document.gap.raw_pp),
+            gap=points(_gap(document)),
             lines=_lines(said),
             foot=wrap(said.say("card.gap"), 78, lines=2),
             mark=_mark(said),
@@ -97,6 +97,12 @@ def _settings(said: Words) -> str:
     return DOT.join([*parts, said.settings(), say("card.answers", n=f"{document.n:,}")])
 
 
+def _gap(document: VerdictFile) -> float:
+    """The gap to show large: cross-fitted where it can be, since the raw one flatters itself."""
+    gap = document.gap
+    return gap.raw_pp if gap.crossfit_pp is None or gap.ci95 is None else gap.crossfit_pp
+
+
 def _meaning(said: Words) -> tuple[list[str], int]:
     """The verdict in a sentence, in at most two lines, and their font size."""
     text = said.meaning()
@@ -107,11 +113,12 @@ def _meaning(said: Words) -> tuple[list[str], int]:
 def _lines(said: Words) -> list[tuple[str, str]]:
     """What stands below the gap, and its colour."""
     document, say, gap = said.document, said.say, said.document.gap
-    lines = [(say("card.chance", null=points(gap.null_pp)), LIGHT.muted)]
     if gap.crossfit_pp is not None and gap.ci95 is not None:
         low, high = (points(end) for end in gap.ci95)
-        text = say("card.crossfit", gap=points(gap.crossfit_pp), low=low, high=high)
-        lines.append((text, LIGHT.muted))
+        raw = say("card.raw", raw=points(gap.raw_pp), null=points(gap.null_pp))
+        lines = [(say("card.interval", low=low, high=high), LIGHT.muted), (raw, LIGHT.muted)]
+    else:
+        lines = [(say("card.chance", null=points(gap.null_pp)), LIGHT.muted)]
     for key, phase, colour in (
         ("best", document.best, LIGHT.best),
         ("worst", document.worst, LIGHT.worst),

@@ -66,7 +66,7 @@ def run_document(run: Run) -> VerdictFile:
         per_length=[_length(result) for result in run.results if result.verdict is not None],
         skipped=[{"rung": one.rung, "why": one.why} for one in run.skipped],
         confirm=_confirm(run),
-        traffic=bool(manifest.get("traffic")),
+        traffic=None if manifest.get("traffic") is None else bool(manifest["traffic"]),
         digest=run_digest(run),
     )
 
@@ -111,7 +111,7 @@ def rows_document(verdict: Verdict, name: str, seed: int) -> VerdictFile:
         per_length=[{"rung": "imported", "modulus": verdict.modulus, **shared, **length}],
         skipped=[],
         confirm=None,
-        traffic=False,
+        traffic=None,
         digest=None,
     )
 

@@ -26,7 +26,8 @@ def key_figures(said: Words) -> list[Key]:
     document, say, gap = said.document, said.say, said.document.gap
     unit = say("page.key.points")
     note = say("page.key.gap.note", null=points(gap.null_pp))
-    keys = [Key(say("page.key.gap"), points(gap.raw_pp), note, unit)]
+    raw = Key(say("page.key.gap"), points(gap.raw_pp), note, unit)
+    keys = [*_crossfitted(said, unit), raw]
     for name in ("worst", "best"):
         phase = document.worst if name == "worst" else document.best
         if phase is not None:
@@ -38,14 +39,19 @@ def key_figures(said: Words) -> list[Key]:
     return keys + _of_test(said, unit)
 
 
+def _crossfitted(said: Words, unit: str) -> list[Key]:
+    """The gap without the winner's curse, where it can be had."""
+    say, gap = said.say, said.document.gap
+    if gap.crossfit_pp is None or gap.ci95 is None:
+        return []
+    low, high = (points(end) for end in gap.ci95)
+    note = say("page.key.crossfit.note", low=low, high=high, over=said.of(gap.over or "?"))
+    return [Key(say("page.key.crossfit"), points(gap.crossfit_pp), note, unit)]
+
+
 def _of_test(said: Words, unit: str) -> list[Key]:
-    document, say, gap = said.document, said.say, said.document.gap
+    document, say = said.document, said.say
     keys = []
-    if gap.crossfit_pp is not None and gap.ci95 is not None:
-        low, high = (points(end) for end in gap.ci95)
-        over = said.of(gap.over or "?")
-        note = say("page.key.crossfit.note", low=low, high=high, over=over)
-        keys.append(Key(say("page.key.crossfit"), points(gap.crossfit_pp), note, unit))
     if document.period is not None:
         note = say("page.key.period.note")
         keys.append(Key(say("page.key.period"), str(document.period), note))

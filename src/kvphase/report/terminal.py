@@ -243,7 +243,7 @@ def looks_line(
     return say(f"terminal.looks.{how}", k=k, seen=seen, n=n, planned=planned)
 
 
-def show_traffic(traffic: bool, out: Console, say: Catalogue = ENGLISH) -> None:
+def show_traffic(traffic: bool | None, out: Console, say: Catalogue = ENGLISH) -> None:
     """A line where somebody else used the server during the run."""
     if traffic:
         show(out, say("terminal.traffic"), "yellow")
