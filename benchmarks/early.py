@@ -1,6 +1,6 @@
 """Looking early against asking everything: the same verdicts, at how many questions?
 
-    python benchmarks/early.py [--seeds 100] [--out benchmarks/results/early.json]
+    python benchmarks/early.py [--seeds 100] [--toys toy:w8s4 toy:full] [--out FILE.json]
 
 For each seed both toys are asked their whole default screen once; the run that looks early is then
 answered from the same answers (a toy's answers depend on the prompt alone) and asks whatever the
@@ -103,17 +103,18 @@ def main() -> None:
     """Run what is missing and print a summary."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--toys", nargs="+", default=TOYS)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/early.json"))
     options = parser.parse_args()
     rows = json.loads(options.out.read_text()) if options.out.exists() else []
     done = {(row["target"], row["seed"]) for row in rows}
     for seed in range(1, options.seeds + 1):
-        for target in TOYS:
+        for target in options.toys:
             if (target, seed) not in done:
                 rows.append(asyncio.run(one(target, seed)))
                 lines = ",\n ".join(json.dumps(row) for row in rows)
                 options.out.write_text(f"[{lines}]\n")
-    for target in TOYS:
+    for target in options.toys:
         mine = [row for row in rows if row["target"] == target]
         same = sum(
             row["whole"]["verdict"] == row["early"]["verdict"]

@@ -77,7 +77,7 @@ class NeedlePlan:
 
     def stop_after(self, look: int) -> int:
         """Contexts to have asked in all when the look at ``look`` contexts found something."""
-        return min(self.design.contexts, look + max(self.looks[0], FEWEST_AFTER))
+        return min(self.design.contexts, look + max(-(-self.looks[0] // 2), FEWEST_AFTER))
 
     def _shares(self) -> tuple[list[int], list[int], list[int]]:
         """Repeats, lone and cold asks of each prefill, no more than it has questions.

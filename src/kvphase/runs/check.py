@@ -16,7 +16,7 @@ from kvphase.runs.addresses import is_private
 from kvphase.runs.budget import DEFAULT_SECONDS, Budget, BudgetSpent, Meter
 from kvphase.runs.ladder import Climb
 from kvphase.runs.settings import Settings
-from kvphase.runs.stages import Result, Skipped, headline, measured, read_stages
+from kvphase.runs.stages import Result, Skipped, headline, measured, pooled, read_stages
 from kvphase.runs.store import Store
 from kvphase.runtimes.detect import open_runtime
 from kvphase.tokens import survey
@@ -217,6 +217,7 @@ def _measured(store: Store, known: Mapping[str, Result] | None = None) -> Run:
         known[stage.name] if stage.name in known else measured(stage, store)
         for stage in read_stages(manifest)
     )
+    results = _pooled(results, store)
     head = headline(results)
     if head is None:
         raise StoreError(message("run.no-answers", name=store.path.name))
@@ -231,6 +232,15 @@ def _measured(store: Store, known: Mapping[str, Result] | None = None) -> Run:
         results=results,
         skipped=tuple(Skipped.of_json(one) for one in manifest.get("skipped", [])),
     )
+
+
+def _pooled(results: tuple[Result, ...], store: Store) -> tuple[Result, ...]:
+    """The results, the one that was confirmed with level and gap from the confirmation as well."""
+    shifted = next((r for r in results if r.confirmation is not None), None)
+    if shifted is None:
+        return results
+    name = shifted.stage.name.replace("confirm", "needle")
+    return tuple(pooled(r, shifted, store) if r.stage.name == name else r for r in results)
 
 
 def _same_settings(

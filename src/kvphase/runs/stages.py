@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from kvphase.catalogue import Message, message
 from kvphase.probes import flip
 from kvphase.stats import measure
+from kvphase.stats.measure import relevel
 from kvphase.stats.paired import confirm
 from kvphase.types import Arm
 
@@ -124,6 +127,25 @@ def confirmed(stage: Stage, answers: Answers) -> Confirmation:
         expected_pp=stage.design["expected_pp"],
         seed=stage.seed,
     )
+
+
+def pooled(result: Result, shifted: Result, store: Store) -> Result:
+    """A finding with level and gap from every answer that came after it, shifted contexts too.
+
+    An early look leaves few answers for them; the confirmation's had no part in the finding and
+    come from the same design, their targets at all residues alike.
+    """
+    verdict, stage = result.verdict, result.stage
+    if verdict is None or verdict.verdict != "phase-sensitive" or not verdict.fresh:
+        return result
+    screen = store.answers(stage=stage.name)
+    screen = screen.where((screen.arm == Arm.SCREEN.value) & (screen.correct >= 0))
+    after = screen.where(np.arange(len(screen)) >= verdict.looks[-1].n)
+    moved = store.answers(stage=shifted.stage.name)
+    moved = moved.where(moved.arm == Arm.SHIFT.value)
+    contexts = int(screen.context.max()) + 1
+    later = after.join(replace(moved, context=moved.context + contexts))
+    return replace(result, verdict=relevel(verdict, later, seed=stage.seed))
 
 
 def headline(results: Sequence[Result]) -> tuple[Result, Verdict] | None:

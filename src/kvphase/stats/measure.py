@@ -141,6 +141,53 @@ def measure(
     )
 
 
+def relevel(
+    verdict: Verdict, later: Answers, *, kind: DesignKind = "insequence", seed: int = 0
+) -> Verdict:
+    """A phase-sensitive verdict with level, curve and gap taken from other answers.
+
+    Args:
+        verdict: What was found, with its period and p value; these stay as they are.
+        later: Answers that had no part in finding it, whatever their arm.
+        kind: The design they come from.
+        seed: Of the split and of the permutations behind ``null_pp``.
+    """
+    done = later.where(later.correct >= 0)
+    rng = np.random.default_rng([seed, 0x6B7671])
+    modulus = verdict.modulus
+    points = curve(done, modulus)
+    series, candidates, _ = _series(done, kind, modulus)
+    gap = _gap(done, kind, verdict.period or modulus, modulus, raw_pp(points), rng)
+    gap = replace(gap, null_pp=null_pp(series, modulus, rng))
+    worst, best = extremes(points)
+    mean = float(done.correct.mean()) if len(done) else 0.0
+    seen = Evidence(
+        unreliable=None,
+        n=len(done),
+        mean=mean,
+        alpha=verdict.alpha,
+        detect_pp=0.0,
+        p_value=verdict.p_value,
+        period=verdict.period,
+        replicates=True,
+        gap=_spoken(gap),
+        mde_pp=None,
+    )
+    return replace(
+        verdict,
+        reason=decide(seen).reason,
+        gap=gap,
+        mean=mean,
+        worst=worst,
+        best=best,
+        mde_pp=mde_pp(series, candidates, verdict.alpha) if len(points) > 1 else None,
+        curve=points,
+        n=len(done),
+        contexts=len(np.unique(done.context)),
+        fresh=True,
+    )
+
+
 def found_early(
     answers: Answers,
     looks: Sequence[int],
