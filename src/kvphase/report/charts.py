@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kvphase.report.theme import Theme, config, drawn_font
 from kvphase.report.words import wrap
@@ -204,11 +204,16 @@ def curve(
         dots.encode(y=y, color=kind_colour(canvas), shape=_shape()),
     ]
     if count <= canvas.pick(16, 8):
-        style = {"baseline": "bottom", "dy": -6, "fontSize": 11.5, "fontWeight": 500}
+        style: dict[str, Any] = {
+            "baseline": "bottom",
+            "dy": -6,
+            "fontSize": 11.5,
+            "fontWeight": 500,
+        }
         label = base.encode(
             y=alt.Y("high", type="quantitative"), text=alt.Text("label", type="nominal")
         )
-        halo = {"stroke": theme.panel, "strokeWidth": 4, "strokeJoin": "round"}
+        halo: dict[str, Any] = {"stroke": theme.panel, "strokeWidth": 4, "strokeJoin": "round"}
         layers += [
             label.mark_text(**style, **halo),
             label.mark_text(**style).encode(color=kind_colour(canvas)),
@@ -261,7 +266,7 @@ def lengths(
     ]
     text = alt.Text("label", type="nominal")
     for name, dy in zip(names, (-6, 0, 6), strict=True):
-        side = "right" if dy == 0 else "left"
+        side: Literal["left", "right"] = "right" if dy == 0 else "left"
         labels = alt.Chart(canvas.data([row for row in rows if row["what"] == name]))
         mark = labels.mark_text(align=side, dx=-11 if dy == 0 else 11, dy=dy, fontSize=11.5)
         layers.append(mark.encode(x=x, y=accuracy_axis(titles.y), text=text, color=colour))

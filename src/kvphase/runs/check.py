@@ -26,7 +26,7 @@ from kvphase.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
-    from kvphase.runs.ladder import Watcher
+    from kvphase.runs.watch import Watcher
     from kvphase.types import About, Verdict, Vocab
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvphase.catalogue import message
 from kvphase.errors import UsageError
@@ -38,13 +38,12 @@ from kvphase.types import Confirmation, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from kvphase.runs.budget import Meter
     from kvphase.runs.estimate import Cost
-    from kvphase.runs.execute import Event
     from kvphase.runs.settings import Settings
     from kvphase.runs.store import Store
+    from kvphase.runs.watch import Watcher
     from kvphase.types import About, Flow, Runtime, Template, Vocab
 
 R = TypeVar("R")
@@ -53,30 +52,6 @@ UNKNOWN_GAP, SMALL_GAP, LEAST_GAP = 20.0, 8.0, 3.0
 least whose absence is said to refute anything."""
 CONFIRM_SEED, PILOT_SEED = 104_729, 7_919
 """Contents of a confirmation and of a pilot are none of the screen's."""
-
-
-class Watcher(Protocol):
-    """What shows a run's progress."""
-
-    def opened(self, about: About, path: Path) -> None:
-        """The run file is open."""
-        ...
-
-    def begins(self, stage: Stage) -> None:
-        """Every position of a stage is known and verified; asking begins."""
-        ...
-
-    def answered(self, event: Event) -> None:
-        """One more answer."""
-        ...
-
-    def ends(self, result: Result) -> None:
-        """A stage is done."""
-        ...
-
-    def skips(self, skipped: Skipped) -> None:
-        """A rung is left out."""
-        ...
 
 
 @dataclass(slots=True)

@@ -82,10 +82,10 @@ class Watch:
 
     def __init__(self, client: httpx2.AsyncClient, *, tells: bool) -> None:
         """Watch the server behind ``client``; ``tells`` is False if it has no ``/slots``."""
-        self.places = Places()
+        self.places: Places = Places()
         self.settled = True
         """No request of ours broke off last, so that none can still be running."""
-        self.seen = 0
+        self.seen: int = 0
         """Observations of foreign work."""
         self._client = client
         self._tells = tells
