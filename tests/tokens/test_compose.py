@@ -30,6 +30,7 @@ class Reader:
     swallow: tuple[int, int] | None = None
     """Two ids that this one merges although the survey's did not."""
     about: About = field(default_factory=lambda: About("reader", "reader"))
+    traffic: int | None = None
 
     async def tokenize(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:
         """As the file says, but for the merge."""
