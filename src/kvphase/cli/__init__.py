@@ -16,6 +16,7 @@ from kvphase.catalogue import Catalogue
 from kvphase.cli.analyze import analyze
 from kvphase.cli.check import check
 from kvphase.cli.info import info
+from kvphase.cli.lab import lab
 from kvphase.cli.report import report
 from kvphase.cli.serve import serve
 from kvphase.errors import KvphaseError
@@ -40,6 +41,7 @@ _COMMANDS: dict[Callable[..., None], str] = {
 """Every command with the short help that fits a line of the list of commands."""
 for _command, _short in _COMMANDS.items():
     app.command(short_help=_short)(_command)
+app.add_typer(lab, name="lab", short_help="Train small compressed models of your own.")
 
 
 def _version(show: bool) -> None:

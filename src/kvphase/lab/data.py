@@ -101,7 +101,12 @@ class Lookups:
     """Draws contexts and training batches; the same generator state gives the same data."""
 
     def __init__(
-        self, vocabulary: Vocabulary, prefix_share: float = 0.25, short_share: float = 0.75
+        self,
+        vocabulary: Vocabulary,
+        prefix_share: float = 0.25,
+        short_share: float = 0.75,
+        *,
+        phase_locked: bool = False,
     ) -> None:
         """Prepare the filler stream.
 
@@ -110,10 +115,13 @@ class Lookups:
             prefix_share: Fraction of training sequences in the prefix-padding design.
             short_share: Fraction of training batches whose start offsets and complements are
                 below 16; they cost less and teach the same.
+            phase_locked: No start offset and no spacers: every key stands on the same residue, as
+                in lookups as they are usually generated. Only to show what that does.
         """
         self.vocabulary = vocabulary
         self.prefix_share: float = prefix_share
         self.short_share: float = short_share
+        self.phase_locked: bool = phase_locked
         rng = np.random.default_rng(0)
         stream: list[int] = []
         while len(stream) < STREAM:
@@ -167,6 +175,8 @@ class Lookups:
         values = rng.choice(self.vocabulary.values, records, replace=False)
         offset = int(rng.integers(offsets))
         spacers = rng.integers(SPACERS, size=records) * (design == "insequence")
+        if self.phase_locked:
+            offset, spacers = 0, 0 * spacers
         ids = [self.vocabulary.bos, *self.filler(rng, offset)]
         positions = []
         for number, (key, value) in enumerate(zip(keys, values, strict=True)):

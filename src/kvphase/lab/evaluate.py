@@ -17,7 +17,7 @@ from kvphase.lab.data import Context, Design, Lookups, load_vocabulary
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kvphase.runtimes.toy_model import ToyModel
+    from kvphase.runtimes.toy import Model
 
 __all__ = ["Results", "evaluate", "summarise"]
 
@@ -35,8 +35,11 @@ class Results(NamedTuple):
     """Number of the context, ``[Q]``."""
 
 
-def evaluate(model: ToyModel, records: int, design: Design, contexts: int, seed: int) -> Results:
-    """Ask every eligible record of ``contexts`` fresh contexts once, each question alone."""
+def evaluate(model: Model, records: int, design: Design, contexts: int, seed: int) -> Results:
+    """Ask every eligible record of ``contexts`` fresh contexts once, each question alone.
+
+    There may be none: in contexts of hardly more records than are demonstrated.
+    """
     data, rng = Lookups(load_vocabulary()), np.random.default_rng([seed, records])
     rows: list[tuple[int, bool, int]] = []
     for number in range(contexts):
@@ -46,12 +49,12 @@ def evaluate(model: ToyModel, records: int, design: Design, contexts: int, seed:
         prefix = context.ids + data.ask(context, shown.tolist())
         for index, right in _answers(model, data, context, prefix, asked):
             rows.append((int(context.positions[index]), right, number))
-    positions, correct, groups = zip(*rows, strict=True)
-    return Results(np.array(positions), np.array(correct), np.array(groups))
+    table = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    return Results(table[:, 0], table[:, 1].astype(bool), table[:, 2])
 
 
 def _answers(
-    model: ToyModel,
+    model: Model,
     data: Lookups,
     context: Context,
     prefix: list[int],
@@ -70,7 +73,10 @@ def _answers(
 
 
 def summarise(results: Results, modulus: int = 8) -> dict[str, Any]:
-    """Return number, mean, and accuracy and number by residue of the key's position."""
+    """Return number, mean, and accuracy and number by residue of the key's position.
+
+    The gap is between residues that were asked at all.
+    """
     residues = results.positions % modulus
     asked = np.bincount(residues, minlength=modulus)
     right = np.bincount(residues, results.correct, minlength=modulus)
@@ -78,7 +84,7 @@ def summarise(results: Results, modulus: int = 8) -> dict[str, Any]:
     return {
         "questions": len(residues),
         "mean": round(float(results.correct.mean()), 4),
-        "gap_pp": round(100 * float(accuracy.max() - accuracy.min()), 1),
+        "gap_pp": round(100 * float(np.ptp(accuracy[asked > 0])), 1),
         f"by_residue_mod_{modulus}": np.round(accuracy, 4).tolist(),
         "asked": asked.tolist(),
     }

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 
 from kvphase.errors import UsageError
+from kvphase.lab.checkpoint import load_checkpoint
 from kvphase.lab.compressors import ChunkedConfig, NoneConfig
 from kvphase.lab.evaluate import evaluate, summarise
-from kvphase.lab.train import load_checkpoint
 from kvphase.lab.transformer import Decoder, ModelConfig
 from kvphase.runtimes.toy_model import ToyModel
 

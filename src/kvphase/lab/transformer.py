@@ -116,6 +116,13 @@ class Decoder(nn.Module):
         """The attention of every layer, in order."""
         return tuple(block.attention for block in cast("Iterable[Block]", self.blocks))
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The strides of all compressors, ascending; 1 where nothing is pooled on a grid."""
+        made = (attention.compressor for attention in self.attentions)
+        found = {one.stride or 1 for one in made if one is not None}
+        return tuple(sorted(found or {1}))
+
     def _initialise(self) -> None:
         nn.init.normal_(self.embedding.weight, std=self.config.width**-0.5)
         shrink = (2 * self.config.layers) ** -0.5  # of what is added to the residual stream
