@@ -76,6 +76,32 @@ def train(
     typer.echo(json_text.dumps(found) if json else command.lines(found))
 
 
+@lab.command(short_help="Check a compressor: causality, cache, memory, gradients.")
+def verify(
+    config: Annotated[str, typer.Argument(help="A .yaml or .json file, or a preset.")],
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a setting, as model.layers=3; may be repeated."),
+    ] = None,
+    imports: Annotated[
+        list[Path] | None,
+        typer.Option("--import", help="A Python file with a compressor design of your own."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+) -> None:
+    """Check a compressor on a small random model; exit code 1 if something is wrong."""
+    experiment = _lab("experiment").read_experiment(config, change or (), imports or ())
+    problems = _lab("verify").verify(experiment.model)
+    name = experiment.model.compressor.name
+    if json:
+        typer.echo(json_text.dumps({"design": name, "problems": problems}))
+    else:
+        kept = f"{name}: causality, cache, memory and gradients hold"
+        typer.echo("\n".join(problems) or kept)
+    if problems:
+        raise typer.Exit(1)
+
+
 def _lab(module: str) -> Any:  # noqa: ANN401 - its types need torch
     """A module of the lab; torch is an extra that no other command needs.
 
