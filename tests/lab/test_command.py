@@ -72,10 +72,24 @@ def test_a_dry_run_shows_sizes_without_memory() -> None:
     assert "64 cached numbers a token" in stdout
 
 
+@pytest.mark.parametrize("device", ["cuda:77", "abacus"])
+def test_a_device_that_is_not_there_is_refused(tmp_path: Path, config: str, device: str) -> None:
+    with pytest.raises(UsageError, match=f"--device {device} cannot be used here"):
+        run(config, "--out", str(tmp_path / "out"), "--device", device)
+
+
 @pytest.mark.parametrize("rates", ["", "fast", "1e-3,-1", "1e-3,,", "nan", "inf"])
 def test_rates_that_are_none_are_refused(rates: str) -> None:
     with pytest.raises(UsageError, match="write learning rates as"):
         parse_rates(rates)
+
+
+def test_verify_says_what_holds(config: str) -> None:
+    result = CliRunner().invoke(lab, ["verify", config])
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "chunked: causality, cache, memory and gradients hold\n",
+    )
 
 
 def test_a_sweep_survives_a_rate_that_is_too_high(tmp_path: Path, config: str) -> None:

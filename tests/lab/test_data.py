@@ -103,3 +103,11 @@ def test_the_same_generator_gives_the_same_batch() -> None:
     one, two = (DATA.batch(np.random.default_rng([7, 1]), 8, 900, 10) for _ in range(2))
     for left, right in zip(one, two, strict=True):
         np.testing.assert_array_equal(left, right)
+
+
+def test_phase_locked_keys_stand_on_one_residue() -> None:
+    locked = Lookups(VOCABULARY, phase_locked=True)
+    batch = locked.batch(np.random.default_rng(0), 16, 3000, 24)
+    assert set((batch.targets % 4).ravel().tolist()) == {1}  # after BOS, in steps of a record
+    free = DATA.batch(np.random.default_rng(0), 16, 3000, 24)
+    assert set((free.targets % 4).ravel().tolist()) == {0, 1, 2, 3}

@@ -39,6 +39,10 @@ def rotate(x: Tensor, positions: Tensor, dims: int, base: float) -> Tensor:
     angles = positions[..., None] * rates  # [..., L, d/2]
     turns = torch.polar(torch.ones_like(angles), angles)
     wide = x.to(torch.promote_types(x.dtype, torch.float32))  # half precision has no complex form
+    if wide.stride(-1) != 1 or any(
+        step % 2 for step in (*wide.stride()[:-1], wide.storage_offset())
+    ):
+        wide = wide.contiguous()  # a pair must lie at an even place to be read as one number
     pairs = torch.view_as_complex(torch.unflatten(wide, -1, (-1, 2)))
     return torch.flatten(torch.view_as_real(pairs * turns.to(pairs.dtype)), -2).to(x.dtype)
 
@@ -308,7 +312,7 @@ class Attention(nn.Module):
         read = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=seen, scale=scale
         )
-        return read[..., :-1].contiguous()  # RoPE reads pairs
+        return read[..., :-1]
 
     def _heads(self, x: Tensor) -> Tensor:
         """Split ``[B, T, heads*d]`` into ``[B, heads, T, d]``."""

@@ -62,6 +62,7 @@ def parse_rates(text: str) -> tuple[float, ...]:
 def train(experiment: Experiment, options: Options) -> dict[str, Any]:
     """Train every seed, at the learning rate that the sweep picks; return what was found."""
     torch.set_num_threads(options.threads)
+    _check_device(options.device)
     folder = options.out or Path("runs") / experiment.name
     found: dict[str, Any] = {"experiment": experiment.to_dict()}
     if options.rates:
@@ -73,6 +74,19 @@ def train(experiment: Experiment, options: Options) -> dict[str, Any]:
         place = folder if options.seeds == 1 else folder / f"seed-{seed}"
         runs.append(_one(experiment.with_train(seed=seed), place, options))
     return {**found, "runs": runs}
+
+
+def _check_device(name: str) -> None:
+    """Refuse a device that is not there.
+
+    Raises:
+        UsageError: naming the option.
+    """
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError) as error:  # torch built without CUDA asserts
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"--device {name} cannot be used here: {reason}") from error
 
 
 def sweep(experiment: Experiment, folder: Path, options: Options) -> dict[str, Any]:
@@ -125,7 +139,12 @@ def _one(experiment: Experiment, folder: Path, options: Options) -> dict[str, An
         records = max(experiment.train.levels)
         found |= {"records": records, "modulus": trainer.modulus}
         found["results"] = _ask(folder / NAME, records, trainer.modulus)
-    (folder / "results.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    try:
+        (folder / "results.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{folder}/results.json could not be written ({error.strerror}); the model is saved"
+        ) from error
     return found
 
 
