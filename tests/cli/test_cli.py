@@ -67,7 +67,7 @@ def test_check_measures_a_toy_and_leaves_a_run_and_a_verdict(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     assert "DEMO: toy model, not yours" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
-    assert sorted(p.name for p in tmp_path.iterdir() if p.suffix != ".lock") == [
+    assert sorted(p.name for p in tmp_path.iterdir() if not p.name.startswith(".")) == [
         "a.kvphase",
         "a.verdict.json",
     ]

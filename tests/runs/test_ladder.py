@@ -77,7 +77,7 @@ def test_a_budget_that_holds_the_flip_alone_gives_the_flip(tmp_path: Path) -> No
     )
     assert stages(run) == ["flip"]
     assert run.rung.stage.name == "flip"
-    assert [one.rung for one in run.skipped] == ["needle-0"]
+    assert [one.rung for one in run.skipped] == ["needle-405"]
     assert "more than the budget has left" in run.skipped[0].why
     # Another sitting with more to spend goes on where this one stopped.
     more = kvphase.check("toy:full", None, out=run.path, resume=True, budget=Budget(questions=2000))
@@ -139,7 +139,7 @@ def test_rungs_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         kvphase.check("toy:full", Settings(rungs=("many",)), out=tmp_path / "a.kvphase")
     with pytest.raises(UsageError, match="does not fit"):
         kvphase.check("toy:full", Settings(rungs=("flip", "128k")), out=tmp_path / "b.kvphase")
-    assert not any(row for row in rows(tmp_path / "b.kvphase"))
+    assert not (tmp_path / "b.kvphase").exists()
 
 
 @pytest.mark.slow

@@ -10,6 +10,8 @@ import typer
 
 from kvphase.cli.options import Lang  # noqa: TC001 - typer evaluates annotations
 
+DEFAULT_MODULUS = 8
+
 
 class Design(StrEnum):
     """Needle designs."""
@@ -69,7 +71,7 @@ def check(
             "one prefill a phase."
         ),
     ] = Design.INSEQUENCE,
-    modulus: Annotated[int, typer.Option(min=2, help="Residues of the curve.")] = 8,
+    modulus: Annotated[int, typer.Option(min=2, help="Residues of the curve.")] = DEFAULT_MODULUS,
     seed: Annotated[int, typer.Option(min=0, help="Decides every word and position.")] = 0,
     cold: Annotated[
         int | None,
@@ -118,11 +120,35 @@ def check(
     lang: Lang = None,
 ) -> None:
     """Measure accuracy by token position modulo the stride, and give a verdict."""
-    from kvphase.cli.checking import frozen, labels_of, measured, planned, target_or_default
+    from kvphase.catalogue import message
+    from kvphase.cli.checking import (
+        frozen,
+        labels_of,
+        measured,
+        only_frozen,
+        planned,
+        target_or_default,
+    )
+    from kvphase.errors import UsageError
     from kvphase.runs.budget import Budget, Prices
     from kvphase.runs.settings import Settings
 
     frozen_designs, frozen_seed, frozen_early = frozen(like, probe)
+    if frozen_seed is not None:
+        only_frozen(
+            {
+                "--seed": seed not in (0, frozen_seed),
+                "--context": context,
+                "--rungs": rungs,
+                "--records": records,
+                "--questions": questions,
+                "--cold": cold is not None,
+                "--design": design is not Design.INSEQUENCE,
+                "--modulus": modulus != DEFAULT_MODULUS,
+            }
+        )
+    if context is not None and rungs is not None:
+        raise UsageError(message("run.context-and-rungs"))
     settings = Settings(
         context=context,
         records=records,
@@ -132,7 +158,7 @@ def check(
         seed=seed if frozen_seed is None else frozen_seed,
         cold=cold,
         chat=chat,
-        rungs=tuple(rungs.split(",")) if rungs else (),
+        rungs=() if rungs is None else tuple(rungs.split(",")),
         early=early and frozen_early,
         adapt=adapt,
         confirm=confirm.value,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from pathlib import Path
@@ -18,7 +19,8 @@ from kvphase.report.plan import plan_json, show_plan
 from kvphase.report.progress import Progress
 from kvphase.report.terminal import show_run, show_traffic
 from kvphase.runs import check as runs
-from kvphase.runs.settings import PROBES
+from kvphase.runs.check import minutes_of
+from kvphase.runs.settings import FLIP, PROBES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +33,7 @@ LONGEST_LABEL = 100
 
 def target_or_default(target: str | None) -> str:
     """The target, or the toy that depends on phase."""
-    return target or runs.DEFAULT_TARGET
+    return runs.DEFAULT_TARGET if target is None else target
 
 
 def labels_of(texts: Sequence[str]) -> dict[str, str]:
@@ -67,10 +69,25 @@ def frozen(
     if like is None:
         return (), None, True
     run = runs.load(like)
-    designs = tuple(r.stage.design for r in run.results if r.stage.kind == "needle")
+    designs = tuple(
+        r.stage.design if r.stage.kind == "needle" else {"kind": FLIP}
+        for r in run.results
+        if r.stage.kind in ("needle", FLIP)
+    )
     if not designs:
         raise UsageError(message("run.like-nothing", name=like.name))
     return designs, int(run.manifest["seed"]), bool(run.manifest["settings"]["early"])
+
+
+def only_frozen(given: dict[str, object]) -> None:
+    """Refuse options that say otherwise than a design that was taken over as it is.
+
+    Raises:
+        UsageError: naming the first of them.
+    """
+    name = next((name for name, value in given.items() if value), None)
+    if name is not None:
+        raise UsageError(message("run.like-option", option=name))
 
 
 def planned(
@@ -122,16 +139,19 @@ def measured(
     show_result(run, json=json)
     if run.manifest.get("stopped") and run.partial:
         sys.stderr.write(f"kvphase: {run.manifest['stopped']}\n")
-        _how_to_go_on(run)
+        _how_to_go_on(run, " --budget 15m")
+    _more(run, say)
 
 
 def show_result(run: runs.Run, *, json: bool) -> None:
     """The result on stdout and as a file beside the run file."""
     document = run_document(run)
     text = as_json(document)
-    beside = run.path.with_suffix(".verdict.json")
+    beside = run.path.with_name(run.path.name.removesuffix(".kvphase") + ".verdict.json")
+    fresh = beside.with_name(f".{beside.name}.new")
     try:
-        beside.write_text(text + "\n", encoding="utf-8")
+        fresh.write_text(text + "\n", encoding="utf-8")
+        fresh.replace(beside)
     except OSError as error:
         sys.stderr.write(f"kvphase: {beside.name} cannot be written: {error.strerror}\n")
     if json:
@@ -166,6 +186,29 @@ def _name_servers(say: Catalogue) -> None:
         sys.stderr.write(say("run.nearby", servers=", ".join(found)) + "\n")
 
 
+def _more(run: runs.Run, say: Catalogue) -> None:
+    """Where rungs were left out for want of budget, how to climb them."""
+    needs = [minutes_of(one.why) for one in run.skipped]
+    if not run.partial and any(needs):
+        most = max(need for need in needs if need)
+        sys.stderr.write(
+            say(
+                "run.more",
+                target=_target(run),
+                minutes=math.ceil(2.5 * most),
+                out=shlex.quote(str(run.path)),
+            )
+            + "\n"
+        )
+
+
+def _target(run: runs.Run) -> str:
+    """The target as it can be given again; other hosts are not recorded."""
+    target = str(run.manifest["target"])
+    known = target.startswith("toy:") or "127.0.0.1" in target or "localhost" in target
+    return target if known else "TARGET"
+
+
 def _show_partial(opened: list[Path], *, json: bool) -> None:
     """What an interrupted or failed run has measured so far, and how to go on."""
     if not opened:
@@ -178,10 +221,7 @@ def _show_partial(opened: list[Path], *, json: bool) -> None:
     _how_to_go_on(run)
 
 
-def _how_to_go_on(run: runs.Run) -> None:
-    target = run.manifest["target"]
-    named = target.startswith("toy:") or "127.0.0.1" in target or "localhost" in target
-    again = target if named else "TARGET"  # other hosts are not recorded
-    sys.stderr.write(
-        f"To go on: kvphase check {again} --resume --out {shlex.quote(str(run.path))}\n"
-    )
+def _how_to_go_on(run: runs.Run, budget: str = "") -> None:
+    say = Catalogue.on(sys.stderr)
+    out, target = shlex.quote(str(run.path)), _target(run)
+    sys.stderr.write(say("run.go-on", target=target, budget=budget, out=out) + "\n")

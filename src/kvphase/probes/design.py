@@ -161,8 +161,8 @@ def fit(design: NeedleDesign, start: int, tail: int, limit: int) -> None:
     least = needed(design, start, tail)
     if least <= design.context_tokens:
         return
-    fewer = design.records
     unit = design.modulus if design.kind == "insequence" else 1
+    fewer = min(design.records, design.context_tokens) // unit * unit
     while fewer > 0 and needed(replace(design, records=fewer), start, tail) > design.context_tokens:
         fewer -= unit
     hint = f"; {fewer} records would fit" if fewer > 0 else ""

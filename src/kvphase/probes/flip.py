@@ -107,6 +107,20 @@ class FlipPlan:
         """Of all prompts that are asked in any case."""
         return sum(len(placed.ids) for prompt in self.prompts for placed in prompt.shifted)
 
+    def cut(self, count: int) -> FlipPlan:
+        """The first ``count`` prompts; kinds alternate, so that a few are of several kinds."""
+        kinds: dict[str, list[FlipPrompt]] = {}
+        for prompt in self.prompts:
+            kinds.setdefault(prompt.kind, []).append(prompt)
+        longest = max(map(len, kinds.values()))
+        mixed = [group[i] for i in range(longest) for group in kinds.values() if i < len(group)]
+        return replace(self, prompts=tuple(mixed[:count]))
+
+    def named(self, names: Sequence[str]) -> FlipPlan:
+        """Only the prompts of these names, in their order."""
+        by_name = {prompt.name: prompt for prompt in self.prompts}
+        return replace(self, prompts=tuple(by_name[name] for name in names if name in by_name))
+
     def as_json(self) -> dict[str, Any]:
         """What the manifest keeps."""
         return {
@@ -159,8 +173,14 @@ def flip(plan: FlipPlan) -> Flow[Verdict]:
 
 
 def measured(answers: Answers, seed: int) -> Verdict:
-    """The verdict over the shifted prompts alone: one unit a prompt and shift."""
-    return measure(answers, kind="prefix", modulus=SHIFTS, seed=seed)
+    """The verdict over the shifted prompts alone: one unit a prompt and shift.
+
+    The flip's few prompts are no sample from which a gap could be estimated: it is given raw.
+    """
+    found = measure(answers, kind="prefix", modulus=SHIFTS, seed=seed)
+    gap = replace(found.gap, crossfit_pp=None, ci95=None, over=None)
+    settle = found.would_settle and message("flip.settle")
+    return replace(found, gap=gap, would_settle=settle)
 
 
 def judged(answers: Answers, seed: int) -> Verdict:

@@ -81,7 +81,8 @@ def drawing(document: VerdictFile, language: Language) -> str:
             levels=[(level, _y(level / 100)) for level in (0, 50, 100)],
             mean=_y(document.mean),
             axis=said.say("card.axis", modulus=document.modulus),
-            gap=points(_gap(document)),
+            gap=points(_gap(said)),
+            gap_label=said.say("card.gap.label" if _shows_gap(said) else "card.mde.label"),
             lines=_lines(said),
             foot=wrap(said.say("card.gap"), 78, lines=2),
             mark=_mark(said),
@@ -94,12 +95,20 @@ def _settings(said: Words) -> str:
     document, say = said.document, said.say
     runtime = " ".join(filter(None, (document.runtime, document.build)))
     parts = [shorten(part, 30) for part in (document.quant, runtime) if part]
-    return DOT.join([*parts, said.settings(), say("card.answers", n=f"{document.n:,}")])
+    labels = [shorten(f"{name}={value}", 24) for name, value in document.labels.items()]
+    return DOT.join([*parts, *labels, said.settings(), say("card.answers", n=f"{document.n:,}")])
 
 
-def _gap(document: VerdictFile) -> float:
-    """The gap to show large: cross-fitted where it can be, since the raw one flatters itself."""
-    gap = document.gap
+def _shows_gap(said: Words) -> bool:
+    """Whether a gap stands large; where none was found, what would have been does."""
+    return said.found or said.document.mde_pp is None
+
+
+def _gap(said: Words) -> float:
+    """The figure to show large: the gap, cross-fitted where it can be, since raw it flatters."""
+    gap, mde = said.document.gap, said.document.mde_pp
+    if not said.found and mde is not None:
+        return mde
     return gap.raw_pp if gap.crossfit_pp is None or gap.ci95 is None else gap.crossfit_pp
 
 
@@ -113,12 +122,13 @@ def _meaning(said: Words) -> tuple[list[str], int]:
 def _lines(said: Words) -> list[tuple[str, str]]:
     """What stands below the gap, and its colour."""
     document, say, gap = said.document, said.say, said.document.gap
-    if gap.crossfit_pp is not None and gap.ci95 is not None:
+    if said.found and gap.crossfit_pp is not None and gap.ci95 is not None:
         low, high = (points(end) for end in gap.ci95)
         raw = say("card.raw", raw=points(gap.raw_pp), null=points(gap.null_pp))
         lines = [(say("card.interval", low=low, high=high), LIGHT.muted), (raw, LIGHT.muted)]
     else:
-        lines = [(say("card.chance", null=points(gap.null_pp)), LIGHT.muted)]
+        raw = say("card.raw", raw=points(gap.raw_pp), null=points(gap.null_pp))
+        lines = [(raw, LIGHT.muted)]
     for key, phase, colour in (
         ("best", document.best, LIGHT.best),
         ("worst", document.worst, LIGHT.worst),
@@ -127,6 +137,8 @@ def _lines(said: Words) -> list[tuple[str, str]]:
             values = {"accuracy": percent(phase.accuracy), "residue": phase.residue}
             lines.append((say(f"card.{key}", **values), colour if said.found else LIGHT.ink))
     lines.append((say("card.mean", accuracy=percent(document.mean)), LIGHT.ink))
+    if said.found and document.confirm and document.confirm.status == "follows-target":
+        lines.append((say("card.confirmed"), LIGHT.ink))
     return lines
 
 

@@ -7,6 +7,9 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
+from kvphase.errors import StoreError
 from kvphase.schema import VERDICT_SCHEMA, VerdictFile
 from kvphase.version import __version__
 
@@ -167,17 +170,23 @@ def _tokens(totals: dict[str, int | float | None]) -> dict[str, int | float | No
 
 
 def _document(verdict: Verdict, **about: object) -> VerdictFile:
-    return VerdictFile.model_validate(
-        {
-            "schema": VERDICT_SCHEMA,
-            "kvphase": __version__,
-            "rotation_known": True,
-            **asdict(verdict),
-            **about,
-        }
-    )
+    try:
+        return VerdictFile.model_validate(
+            {
+                "schema": VERDICT_SCHEMA,
+                "kvphase": __version__,
+                "rotation_known": True,
+                **asdict(verdict),
+                **about,
+            }
+        )
+    except ValidationError as error:
+        raise StoreError("the run file is damaged: it does not hold what a run writes") from error
 
 
 def as_json(document: VerdictFile) -> str:
-    """The document as indented JSON, keys in the schema's order."""
-    return document.model_dump_json(by_alias=True, indent=2)
+    """The document as indented JSON in ASCII, keys in the schema's order.
+
+    ASCII, so that any console can carry it and nothing in a name can drive a terminal.
+    """
+    return json.dumps(document.model_dump(mode="json", by_alias=True), indent=2)

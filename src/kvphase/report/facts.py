@@ -87,7 +87,7 @@ def facts_of(path: Path, document: VerdictFile, run: object = None) -> PageFacts
     edges, depth = depth_cells(answers, document.context_tokens, document.modulus)
     wrong = Counter(str(text) for text in answers.text[answers.correct == 0])
     return PageFacts(
-        run=path.name,
+        run=path.name if path.is_absolute() else path.as_posix(),
         edges=edges,
         depth=depth,
         folded=fold(answers, document.period),

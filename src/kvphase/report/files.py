@@ -84,7 +84,7 @@ def write_report(run: Path, wanted: Wanted, language: Language) -> Written:
         UsageError: a path cannot be written, or is a run file.
         StoreError: the run file cannot be read.
     """
-    target = wanted.page or run.with_suffix(".html")
+    target = wanted.page or run.with_name(run.name.removesuffix(".kvphase") + ".html")
     for path, suffix in ((target, ".html"), (wanted.card, ".png")):
         if path is not None:
             _check_file(path, suffix, run)

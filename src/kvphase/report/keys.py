@@ -58,7 +58,7 @@ def _of_test(said: Words, unit: str) -> list[Key]:
     if document.p_value is not None:
         note = say("page.key.p.note", alpha=f"{document.alpha:g}")
         keys.append(Key(say("page.key.p"), p_text(document.p_value), note))
-    if document.mde_pp is not None:
+    if document.mde_pp is not None and not said.found:
         note = say("page.key.mde.note")
         keys.append(Key(say("page.key.mde"), points(document.mde_pp), note, unit))
     return keys

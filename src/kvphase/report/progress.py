@@ -51,6 +51,7 @@ class Progress:
         self._total = self._done = self._fresh = self._tokens = self._cached = 0
         self._counts: list[list[int]] = []
         self._modulus = 1
+        self._toy = False
         self._started = self._shown = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -70,9 +71,15 @@ class Progress:
     def opened(self, about: About, path: Path) -> None:
         """Name the model, and say so if it is a toy."""
         self._opened(path)
+        self._toy = about.toy
         name = clean(about.model or about.target)
         demo = f"   {self._say('terminal.demo')}" if about.toy else ""
         show(self._console, name + demo, "bold")
+
+    def times(self) -> None:
+        """Say why nothing happens for a while; a toy is timed in no time."""
+        if not self._toy:
+            show(self._console, self._say("progress.times"), "dim")
 
     def begins(self, stage: Stage) -> None:
         """Say what is about to be asked, and count from nothing."""

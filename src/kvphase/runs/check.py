@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import sys
 import threading
 import time
@@ -10,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kvphase.catalogue import message
+from kvphase.catalogue import Message, message
 from kvphase.errors import StoreError, UsageError
 from kvphase.runs.addresses import is_private
 from kvphase.runs.budget import DEFAULT_SECONDS, Budget, BudgetSpent, Meter
@@ -24,7 +26,7 @@ from kvphase.types import Template
 from kvphase.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Coroutine, Iterator, Mapping
 
     from kvphase.runs.watch import Watcher
     from kvphase.types import About, Verdict, Vocab
@@ -65,8 +67,17 @@ def load(path: Path) -> Run:
     Raises:
         StoreError: the file cannot be read, or holds no answer yet.
     """
-    with Store.read(path) as store:
+    with Store.read(path) as store, _sound(path):
         return _measured(store)
+
+
+@contextlib.contextmanager
+def _sound(path: Path) -> Iterator[None]:
+    """What a run never writes into its file makes it a damaged one."""
+    try:
+        yield
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise StoreError(message("run.damaged", name=path.name)) from error
 
 
 def check(
@@ -140,8 +151,12 @@ async def check_async(
             if watcher is not None:
                 watcher.opened(runtime.about, path)
             climb = Climb(runtime, store, vocab, template, start.settings, meter, watcher)
-            await _climb(climb)
-            return _measured(store, climb.results)
+            try:
+                await _climb(climb)
+                return _measured(store, climb.results)
+            finally:
+                if not start.resume and not store.totals()["asked"]:
+                    store.discard()
 
 
 async def _climb(climb: Climb) -> None:
@@ -184,10 +199,12 @@ def _begin(
         raise UsageError("--resume needs the run file: --out FILE.kvphase")
     if out is None or not _exists(out):
         # A run that was killed before its file was made is resumed by starting it.
-        return _Start(target or DEFAULT_TARGET, settings or Settings(), resume=False)
+        return _Start(
+            DEFAULT_TARGET if target is None else target, settings or Settings(), resume=False
+        )
     if not resume:
         raise StoreError(f"{out.name} exists already; add --resume to go on with it")
-    with Store.read(out) as store:
+    with Store.read(out) as store, _sound(out):
         recorded = store.manifest
         done = recorded.get("state") == "done"
         target, settings = _same_settings(recorded, target, settings, done=done)
@@ -220,6 +237,15 @@ def _measured(store: Store, known: Mapping[str, Result] | None = None) -> Run:
     results = _pooled(results, store)
     head = headline(results)
     if head is None:
+        skipped = [Skipped.of_json(one) for one in manifest.get("skipped", [])]
+        needs = [(minutes, one) for one in skipped if (minutes := minutes_of(one.why))]
+        if needs:
+            least, one = min(needs, key=lambda pair: pair[0])
+            raise UsageError(
+                message("run.nothing-fits", why=one.why, minutes=math.ceil(1.5 * least) + 1)
+            )
+        if manifest.get("stopped"):
+            raise UsageError(message("run.spent-early", why=manifest["stopped"]))
         raise StoreError(message("run.no-answers", name=store.path.name))
     rung, verdict = head
     return Run(
@@ -232,6 +258,13 @@ def _measured(store: Store, known: Mapping[str, Result] | None = None) -> Run:
         results=results,
         skipped=tuple(Skipped.of_json(one) for one in manifest.get("skipped", [])),
     )
+
+
+def minutes_of(why: str) -> float | None:
+    """Minutes that a part left out for want of budget would need; None for other reasons."""
+    if not isinstance(why, Message) or not why.key.startswith("run.no-room"):
+        return None
+    return float(why.values.get("minutes", why.values.get("seconds", 0.0) / 60))
 
 
 def _pooled(results: tuple[Result, ...], store: Store) -> tuple[Result, ...]:
@@ -310,6 +343,7 @@ def _default_path(about: About) -> Path:
     except OSError as error:
         raise UsageError(f"the folder {RUNS} cannot be made here: {error.strerror}") from error
     name = "".join(c if c.isalnum() or c in "-_" else "-" for c in (about.model or about.runtime))
+    name = name.strip("-") or "run"
     stamp = time.strftime("%Y%m%d-%H%M%S")
     path = RUNS / f"{name[:60]}-{stamp}.kvphase"
     for again in range(2, 100):

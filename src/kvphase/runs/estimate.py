@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvphase.probes.content import filler
+from kvphase.runs.execute import complete
 from kvphase.types import Arm, Ask
 
 if TYPE_CHECKING:
-    from kvphase.runs.budget import Budget
-    from kvphase.types import Answers, Flow, Limits, Reply, Vocab
+    from kvphase.runs.budget import Budget, Meter
+    from kvphase.types import Limits, Reply, Runtime, Vocab
 
 PREFILL = 1024
 """Tokens of the prompt that is timed."""
@@ -159,12 +161,6 @@ def timing(vocab: Vocab, limits: Limits, seed: int) -> list[Ask]:
     return asks
 
 
-def timing_flow(asks: list[Ask]) -> Flow[Answers]:
-    """Ask them; only the times matter."""
-    answers = yield asks
-    return answers
-
-
 def rate_of(asks: list[Ask], replies: list[tuple[float, int | None]]) -> Rate:
     """The endpoint's speed from the seconds and prefilled tokens of each timed ask.
 
@@ -182,3 +178,20 @@ def rate_of(asks: list[Ask], replies: list[tuple[float, int | None]]) -> Rate:
 def reply_facts(reply: Reply) -> tuple[float, int | None]:
     """What `rate_of` needs of a reply."""
     return reply.seconds, reply.prefilled
+
+
+async def timed(runtime: Runtime, vocab: Vocab, meter: Meter) -> Rate:
+    """How fast this endpoint is: one prefill of about a thousand tokens, a few questions on it.
+
+    Raises:
+        RuntimeFault: the model cannot be asked.
+    """
+    asks = timing(vocab, runtime.limits, secrets.randbits(32))
+    replies = []
+    for ask in asks:
+        meter.check(ask)
+        reply = await complete(ask, runtime)
+        meter.add(ask, reply)
+        meter.questions -= 1  # a bound on questions is one on those that are measured
+        replies.append(reply_facts(reply))
+    return rate_of(asks, replies)

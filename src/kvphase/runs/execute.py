@@ -91,7 +91,7 @@ async def _answer(
             event = Event(ask, known[ask.id], 0, 0, 0, replayed=True)
         else:
             meter.check(ask)
-            reply = await _complete(ask, runtime)
+            reply = await complete(ask, runtime)
             store.put(ask, reply)
             meter.add(ask, reply)
             event = Event(
@@ -115,7 +115,7 @@ def _replayed(asks: Sequence[Ask], store: Store) -> dict[str, int]:
     return dict(zip((ask.id for ask in done), answers.correct.tolist(), strict=True))
 
 
-async def _complete(ask: Ask, runtime: Runtime) -> Reply:
+async def complete(ask: Ask, runtime: Runtime) -> Reply:
     """One reply; questions on a cached prefix are asked again after a passing fault.
 
     A cold ask is a prefill of its own and is never repeated blindly.
@@ -133,4 +133,4 @@ async def _complete(ask: Ask, runtime: Runtime) -> Reply:
         raise RuntimeFault(f"{fault} (asked {tries} times)" if waits else str(fault)) from fault
 
 
-__all__ = ["Budget", "BudgetSpent", "Event", "Meter", "Observer", "execute"]
+__all__ = ["Budget", "BudgetSpent", "Event", "Meter", "Observer", "complete", "execute"]

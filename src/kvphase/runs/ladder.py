@@ -6,7 +6,6 @@ begins and written into the run file: a resumed run asks what was decided then.
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +17,7 @@ from kvphase.probes.confirm import ConfirmDesign, ConfirmPlan
 from kvphase.probes.design import NeedleDesign
 from kvphase.probes.needle import NeedlePlan, must_fit, needle, plan_needle
 from kvphase.probes.pilot import pilot
-from kvphase.runs.estimate import Rate, fits, rate_of, reply_facts, timing
+from kvphase.runs.estimate import Rate, fits, room, timed
 from kvphase.runs.execute import Observer, execute
 from kvphase.runs.flips import plan_flip
 from kvphase.runs.planning import (
@@ -26,7 +25,9 @@ from kvphase.runs.planning import (
     confirm_cost,
     fitted,
     flip_cost,
+    least_cost,
     most_records,
+    no_room,
     pilot_cost,
     pilot_tries,
     rung_name,
@@ -82,8 +83,10 @@ class Climb:
         self.done = {stage.name: stage for stage in read_stages(self.store.manifest)}
         self.meter.check()
         self.store.note(state="asking")
-        names = rungs(self.settings, self.runtime.about, self.runtime.limits)
+        names = list(map(self._named, self._rungs()))
         self._refuse_what_cannot_be(names)
+        if self.watcher is not None:
+            self.watcher.times()
         self.rate = await timed(self.runtime, self.vocab, self.meter)
         self.meter.prefill_rate = self.rate.prefill
         skipped: list[Skipped] = []
@@ -125,15 +128,22 @@ class Climb:
     def _afford(self, price: Cost, share: float = WHOLE) -> None:
         """Go on only if ``price`` fits into a share of what is left."""
         if not fits(price, self.meter.left(), share):
-            raise _Skip(message("run.no-room", seconds=price.seconds, tokens=price.tokens))
+            raise _Skip(no_room(price))
 
     async def _flip(self) -> None:
         try:
             plan = await plan_flip(self.runtime, self.vocab, self.settings.seed)
         except UsageError as error:
             raise _Skip(_why(error)) from error
-        if FLIP not in self.done:
-            self._afford(flip_cost(self.rate, plan.tokens, plan.questions))
+        if FLIP in self.done:
+            plan = plan.named(self.done[FLIP].design["prompts"])
+        else:
+            price = flip_cost(self.rate, plan.tokens, plan.questions)
+            holds = int(min(1.0, room(price, self.meter.left())) * len(plan.prompts))
+            if holds < flips.FEWEST:
+                fewest = price.times(flips.FEWEST / len(plan.prompts))
+                raise _Skip(no_room(fewest))
+            plan = plan.cut(holds)
         stage = Stage(
             name=FLIP,
             kind="flip",
@@ -161,7 +171,7 @@ class Climb:
             if adapts(self.settings, about):
                 design = await self._piloted(design, start)
                 adapted = True
-            first = context in (0, int(self._first_length()))
+            first = str(design.context_tokens) == self._first_length()
             design = self._fitted(design, first=first, last=last)
         plan = self._plan(design)
         await verify(self.runtime, self.vocab, self.template, plan.prompts())
@@ -200,8 +210,17 @@ class Climb:
             raise _Skip(_why(error)) from error
 
     def _first_length(self) -> str:
-        names = rungs(self.settings, self.runtime.about, self.runtime.limits)
-        return next(name for name in names if name != FLIP)
+        return next(self._named(name) for name in self._rungs() if name != FLIP)
+
+    def _rungs(self) -> list[str]:
+        return rungs(self.settings, self.runtime.about, self.runtime.limits)
+
+    def _named(self, rung: str) -> str:
+        """A toy's own length by its tokens; any other rung as it is."""
+        if rung != "0":
+            return rung
+        about, limits = self.runtime.about, self.runtime.limits
+        return str(choose(self.settings, about, limits, self.template).context_tokens)
 
     def _fitted(self, design: NeedleDesign, *, first: bool, last: bool) -> NeedleDesign:
         """As many contexts and cold asks as fit; those that the user named stay as they are."""
@@ -217,14 +236,13 @@ class Climb:
             cold=self.settings.cold,
         )
         if made is None:
-            price = pilot_cost(self.rate, design, tries=2)
-            raise _Skip(message("run.no-room", seconds=price.seconds, tokens=price.tokens))
+            raise _Skip(no_room(least_cost(self.rate, design)))
         return made
 
     async def _piloted(self, design: NeedleDesign, start: int | None) -> NeedleDesign:
         """The same with the number of records that a pilot settles on."""
-        tries = pilot_tries(design)
-        self._afford(pilot_cost(self.rate, design, tries), 0.5)
+        tries = pilot_tries(design, self.rate, self.meter.left())
+        self._afford(least_cost(self.rate, design) + pilot_cost(self.rate, design, 1))
         limits = self.runtime.limits
         most = most_records(design, self.vocab, limits, self.template)
 
@@ -297,7 +315,7 @@ class Climb:
             if fits(price, self.meter.left(), 0.9):
                 return wanted
             contents -= 1
-        raise _Skip(message("run.no-room", seconds=price.seconds, tokens=price.tokens))
+        raise _Skip(no_room(price))
 
     def _flip_period(self) -> int | None:
         """The period that the flip found, whatever it follows."""
@@ -386,18 +404,3 @@ def adapts(settings: Settings, about: About) -> bool:
     """Whether a pilot chooses the number of records."""
     fixed = settings.records is not None or bool(settings.frozen)
     return settings.adapt and settings.design == "insequence" and not fixed and not about.toy
-
-
-async def timed(runtime: Runtime, vocab: Vocab, meter: Meter) -> Rate:
-    """How fast this endpoint is: one prefill of about a thousand tokens, a few questions on it.
-
-    Raises:
-        RuntimeFault: the model cannot be asked.
-    """
-    asks = timing(vocab, runtime.limits, secrets.randbits(32))
-    replies = []
-    for ask in asks:
-        reply = await runtime.complete(ask)
-        meter.add(ask, reply)
-        replies.append(reply_facts(reply))
-    return rate_of(asks, replies)

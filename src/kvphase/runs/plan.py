@@ -10,14 +10,16 @@ from kvphase.errors import UsageError
 from kvphase.probes import confirm as confirming
 from kvphase.probes.confirm import ConfirmDesign
 from kvphase.runs.budget import DEFAULT_SECONDS, Budget, Meter
-from kvphase.runs.estimate import Cost, Rate, fits
+from kvphase.runs.estimate import Cost, Rate, fits, timed
 from kvphase.runs.flips import plan_flip
-from kvphase.runs.ladder import adapts, timed
+from kvphase.runs.ladder import adapts
 from kvphase.runs.planning import (
     confirm_cost,
     fitted,
     flip_cost,
+    least_cost,
     needle_cost,
+    no_room,
     pilot_cost,
     pilot_tries,
 )
@@ -145,7 +147,7 @@ def _needles(
     pilot = NOTHING
     if adapts(settings, runtime.about):
         # A pilot that finds its number of records at the second try is the usual one.
-        tries = min(2, pilot_tries(design))
+        tries = min(2, pilot_tries(design, rate, left))
         pilot = pilot_cost(rate, design, tries)
     if settings.questions is None and not settings.frozen:
         fit_in = fitted(
@@ -158,7 +160,7 @@ def _needles(
             cold=settings.cold,
         )
         if fit_in is None:
-            price = needle_cost(rate, replace(design, contexts=2, cold=0))
+            price = least_cost(rate, design) + pilot
             return RungPlan(name, design.context_tokens, 0, price, no_room(price))
         design = fit_in
     price = needle_cost(rate, design) + pilot
@@ -182,11 +184,6 @@ def _confirm(design: NeedleDesign, settings: Settings, rate: Rate, left: Budget)
 
 def _why_not(price: Cost, left: Budget) -> str | None:
     return None if fits(price, left) else no_room(price)
-
-
-def no_room(price: Cost) -> str:
-    """Says what something needs that the budget does not hold."""
-    return message("run.no-room", seconds=price.seconds, tokens=price.tokens)
 
 
 def _without(left: Budget, price: Cost) -> Budget:

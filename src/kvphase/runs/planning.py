@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kvphase.catalogue import message
 from kvphase.probes.confirm import extra_tokens
 from kvphase.probes.design import QUESTION, NeedleDesign, needed
 from kvphase.runs.estimate import Cost, Rate, cost, room
 from kvphase.runs.settings import COLD_LONG, FLIP
 
 if TYPE_CHECKING:
+    from kvphase.catalogue import Message
     from kvphase.probes.confirm import ConfirmDesign
     from kvphase.runs.budget import Budget
     from kvphase.types import Limits, Template, Vocab
@@ -24,7 +26,10 @@ COLD_SHARE = 0.15
 MOST_COLD = 100
 PILOT_TRIES, LONG_TRIES = 5, 2
 """Contexts that a pilot may ask: at the ladder's usual length, and beyond it."""
+PILOT_SHARE = 0.34
 USUAL = 4096
+LONG = 100.0
+"""Seconds from which a time is said in minutes."""
 
 
 def rung_name(name: str) -> str:
@@ -78,9 +83,24 @@ def confirm_cost(rate: Rate, design: NeedleDesign, wanted: ConfirmDesign) -> Cos
     )
 
 
-def pilot_tries(design: NeedleDesign) -> int:
-    """Contexts that a pilot at this length may ask."""
-    return PILOT_TRIES if design.context_tokens <= USUAL else LONG_TRIES
+def least_cost(rate: Rate, design: NeedleDesign) -> Cost:
+    """Of the smallest rung of needles that is worth asking."""
+    fewest = replace(design, contexts=FEWEST_CONTEXTS, cold=COLD_LONG, repeats=0, alone=0)
+    return needle_cost(rate, fewest)
+
+
+def no_room(price: Cost) -> Message:
+    """Says what something needs that the budget does not hold."""
+    if price.seconds < LONG:
+        return message("run.no-room", seconds=price.seconds, tokens=price.tokens)
+    return message("run.no-room-long", minutes=price.seconds / 60, tokens=price.tokens)
+
+
+def pilot_tries(design: NeedleDesign, rate: Rate, left: Budget) -> int:
+    """Contexts that a pilot at this length may ask: not more than a third of what is left."""
+    most = PILOT_TRIES if design.context_tokens <= USUAL else LONG_TRIES
+    holds = room(pilot_cost(rate, design, 1), left) * PILOT_SHARE
+    return max(1, int(min(most, holds)))
 
 
 def most_records(design: NeedleDesign, vocab: Vocab, limits: Limits, template: Template) -> int:

@@ -99,9 +99,9 @@ def rungs(settings: Settings, about: About, limits: Limits) -> list[str]:
         UsageError: a rung makes no sense.
     """
     if settings.frozen:
-        return [str(design["context_tokens"]) for design in settings.frozen]
+        return [str(design.get("context_tokens", FLIP)) for design in settings.frozen]
     if settings.rungs:
-        return [_rung(rung) for rung in settings.rungs]
+        return list(dict.fromkeys(_rung(rung) for rung in settings.rungs))
     if settings.context is not None:
         return [str(settings.context)]
     flips = [] if settings.chat or settings.design == "prefix" else [FLIP]
@@ -148,7 +148,7 @@ def choose(
     template = template or Template()
     window = _WINDOW if limits.local_window is None else limits.local_window
     for frozen in settings.frozen:
-        if frozen["context_tokens"] == context:
+        if frozen.get("context_tokens") == context:
             values: dict[str, Any] = {"window": window, **frozen}
             return NeedleDesign(**values)
     modulus = max(1, settings.modulus)

@@ -115,6 +115,7 @@ class Store:
             raise StoreError(f"{path.name} exists already; add --resume to go on with it")
         if not path.parent.is_dir():
             raise StoreError(f"the folder of {path.name} does not exist")
+        _refuse_leftovers(path)
         lock = _acquire(path)
         try:
             # Made aside and moved into place, so that a kill never leaves half a schema.
@@ -169,6 +170,12 @@ class Store:
         self._db.close()
         if self._lock is not None:
             self._lock.release()
+
+    def discard(self) -> None:
+        """Remove a file that holds no answer, so that its name is free for the next try."""
+        with contextlib.suppress(OSError, sqlite3.Error):
+            self._db.execute("PRAGMA journal_mode = DELETE")
+            self.path.unlink()
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -229,7 +236,7 @@ class Store:
                 "INSERT INTO answers VALUES (?,?,?,?,?,?,?,?,?,?)",
                 (
                     ask.id,
-                    reply.text,
+                    reply.text.encode(errors="replace").decode(),  # half a surrogate pair
                     grade(ask, reply),
                     reply.logprob,
                     reply.against,
@@ -325,13 +332,23 @@ def _floats(values: Iterable[float | None]) -> NDArray[np.float64]:
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
+def _refuse_leftovers(path: Path) -> None:
+    """A log that a killed run left at this name would be replayed into the new one."""
+    for ending in ("-wal", "-journal"):
+        if path.with_name(path.name + ending).exists():
+            raise StoreError(
+                f"{path.name}{ending} was left by a run that was killed and whose file was moved; "
+                "put it beside that file under its new name, or choose another name for this run"
+            )
+
+
 def _must_exist(path: Path) -> None:
     if not path.is_file():
         raise StoreError(f"there is no run file {path.name}")
 
 
 def _acquire(path: Path) -> FileLock:
-    lock = FileLock(path.with_name(path.name + ".lock"), timeout=0)
+    lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=0)
     try:
         lock.acquire()
     except Timeout:
@@ -349,6 +366,8 @@ def _connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
     if not readonly:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
+        # A killed run's file can be moved without its log once the log was written back: often.
+        db.execute("PRAGMA wal_autocheckpoint = 64")
         db.execute("PRAGMA foreign_keys = ON")
     return db
 

@@ -19,6 +19,10 @@ class Watcher(Protocol):
         """The run file is open."""
         ...
 
+    def times(self) -> None:
+        """The endpoint is about to be timed."""
+        ...
+
     def begins(self, stage: Stage) -> None:
         """Every position of a stage is known and verified; asking begins."""
         ...

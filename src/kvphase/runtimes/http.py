@@ -78,6 +78,8 @@ def new_client(
     if not url.host or not 0 < (url.port or 80) < 65536:
         raise UsageError(message("runtime.port", address=shown(address)))
     key = os.environ.get(KEY_VARIABLE)
+    if key and not (key.isascii() and key.isprintable()):
+        raise UsageError(message("runtime.bad-key", variable=KEY_VARIABLE))
     # Reading all certificates takes longer than a question, and plain HTTP never looks at one.
     plain = url.scheme == "http"
     certificates = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=BaseModel)
 
+LONGEST_NAME = 200
+"""Characters of a model's name that are kept."""
 QUANT = re.compile(
     r"(?:^|[-._])((?:I?Q\d|TQ\d|MXFP\d|BF16|F16|F32)(?:_[A-Z0-9]+)*)(?=[-._]|$)", re.I
 )
@@ -180,7 +182,11 @@ def margin(scores: Sequence[Score]) -> float | None:
 def about(address: httpx2.URL, props: Props) -> About:
     """Describe the server without its host name and without directories."""
     toy = props.model_alias.startswith("toy:")
-    name = props.model_alias if toy else _file_name(props.model_path or props.model_alias)
+    name = (
+        props.model_alias
+        if toy
+        else _file_name(props.model_path or props.model_alias)[:LONGEST_NAME]
+    )
     host = address.host if is_loopback(address.host) else "host"
     quant = QUANT.search(name.removesuffix(".gguf"))
     return About(
