@@ -74,7 +74,7 @@ class Segments(Compressor):
     """Means of segments; a segment ends where the first channel is positive."""
 
     def __init__(self, shape: KVShape) -> None:
-        super().__init__(shape, window=1, stride=None)
+        super().__init__(shape, window=1, stride=None, entry=shape.size + 1)
         self.map = nn.Linear(shape.width, shape.size)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -88,9 +88,8 @@ class Segments(Compressor):
             row = [payload[a : b + 1].mean(0) for a, b in zip(begins, stops, strict=False)]
             row += [payload.new_zeros(self.shape.size)] * (length - len(row))
             ends = payload.new_tensor(stops + [10**6] * (length - len(stops)))
-            rows.append(torch.cat((torch.stack(row), ends[:, None]), 1) if length else None)
-        empty = x.new_zeros(len(x), 0, self.shape.size + 1)
-        return torch.stack([row for row in rows if row is not None]) if length else empty
+            rows.append(torch.cat((torch.stack(row), ends[:, None]), 1))
+        return torch.stack(rows)
 
     def expand(self, entries: Tensor) -> tuple[Tensor, Tensor]:
         """Leave out the ends."""

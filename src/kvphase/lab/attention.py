@@ -243,7 +243,7 @@ class Attention(nn.Module):
             none = x.new_zeros(len(x), self.config.kv_heads, 0, self.config.head_dim)
             return Entries(none, none, none.new_zeros(0).long()), written, inputs
         if past is None:
-            written, inputs = self.compressor(x), x[:, :0]
+            written, inputs = self.compressor.compress(x), x[:, :0]
         else:
             written, inputs = self.compressor.extend(past.entries, past.inputs, x, start)
         key, value = self.compressor.expand(written)
@@ -284,9 +284,8 @@ class Attention(nn.Module):
     def _attend(self, query: Tensor, raw: History, entries: Entries, here: Tensor) -> Tensor:
         """Fused attention of ``query [B, H, Q, d]`` over raw tokens and entries of ``G`` heads."""
         seen = visible(here, raw.there, entries.ends, self.window, tail=self.tail)
-        tied = raw.key is raw.value and entries.key is entries.value
         key = torch.cat((raw.key, entries.key), 2)
-        value = key if tied else torch.cat((raw.value, entries.value), 2)
+        value = key if self.config.tied_kv else torch.cat((raw.value, entries.value), 2)
         group = self.config.heads // self.config.kv_heads
         key = key.repeat_interleave(group, 1)
         value = value.repeat_interleave(group, 1)

@@ -166,8 +166,7 @@ def describe(experiment: Experiment) -> dict[str, Any]:
         if attention.window is None:
             per_token += raw * (1 if experiment.model.tied_kv else 2)
         elif attention.compressor is not None:
-            size = attention.compressor.start(1, attention.output.weight)[0].shape[-1]
-            per_token += size / (attention.compressor.stride or 1)
+            per_token += attention.compressor.entry / (attention.compressor.stride or 1)
     return {
         "experiment": experiment.to_dict(),
         "parameters": sum(weight.numel() for weight in model.parameters()),

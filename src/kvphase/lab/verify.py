@@ -45,12 +45,31 @@ def verify(config: ModelConfig, seed: int = 0) -> list[str]:
     # three windows and a bit, so that the last one is open, and past the local window twice
     length = max([32, 3 * max(windows, default=1) + 5, 2 * config.local_window + 5])
     ids = torch.randint(WORDS, (2, length), generator=torch.Generator().manual_seed(seed))
+    problems = list(_shapes(model, length))
+    if problems:
+        return problems
     with torch.no_grad():
         whole = model(ids)
     if not whole.isfinite().all():
         return ["outputs: not all are finite"]
     problems = [*_causality(model, ids, whole), *_cache(model, ids, whole)]
     return [*problems, *_memory(model, ids, whole), *_gradients(model, ids)]
+
+
+def _shapes(model: Decoder, length: int) -> Iterable[str]:
+    for attention in model.attentions:
+        one = attention.compressor
+        if one is None:
+            continue
+        with torch.no_grad():
+            made = one(torch.zeros(2, length, WIDTH, dtype=torch.double))
+        count = length // one.stride if one.stride else made.shape[1]
+        if tuple(made.shape) != (2, count, one.entry):
+            yield (
+                f"shapes: forward returns {list(made.shape)} for {length} tokens, not"
+                f" [2, {count}, {one.entry}] (batch, entries, numbers of one: `entry`)"
+            )
+            return
 
 
 def _causality(model: Decoder, ids: Tensor, whole: Tensor) -> Iterable[str]:

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from kvphase.errors import UsageError
 from kvphase.lab.compressors.base import (
@@ -67,7 +68,7 @@ def import_designs(files: Iterable[Path] = ()) -> None:
     """
     listed = [Path(name) for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
     for file in (*files, *listed):
-        name = f"kvphase_design_{file.stem}"
+        name = f"kvphase_design_{file.stem}_{crc32(str(file.resolve()).encode()):x}"
         if name in sys.modules:
             continue
         spec = importlib.util.spec_from_file_location(name, file)

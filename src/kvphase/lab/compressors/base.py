@@ -114,8 +114,10 @@ def design(config: type[C]) -> type[C]:
 class Compressor(nn.Module, ABC):
     """Turns ``x [B, T, D]`` into entries ``[B, N, E]``, and these into keys and values."""
 
-    def __init__(self, shape: KVShape, *, window: int, stride: int | None) -> None:
-        """Say which tokens an entry reads.
+    def __init__(
+        self, shape: KVShape, *, window: int, stride: int | None, entry: int | None = None
+    ) -> None:
+        """Say which tokens an entry reads, and how long it is.
 
         Args:
             shape: What the attention layer prescribes.
@@ -124,15 +126,28 @@ class Compressor(nn.Module, ABC):
                 ``(j+1) * S - 1`` and none before ``(j+1) * S - W``. ``None`` if entries stand on
                 no fixed grid: then `positions` and `ends` must be overridden, and decoding with a
                 cache compresses the whole text again for every piece (right, but slow).
+            entry: Numbers ``E`` of an entry; without it ``G * d`` for keys and, where they are not
+                tied, as many for values. Other lengths need an `expand` of their own.
         """
         super().__init__()
         self.shape: KVShape = shape
         self.window: int = window
         self.stride: int | None = stride
+        self.entry: int = entry or shape.size * (1 if shape.tied else 2)
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
-        """Return the entries ``[B, N, E]`` that ``x [B, T, D]`` completes, ``N = T // S``."""
+        """Return the entries ``[B, N, E]`` that ``x [B, T, D]`` completes, ``N = T // S``.
+
+        It is called only where there is at least one (without a stride: at least one token).
+        """
+
+    def compress(self, x: Tensor) -> Tensor:
+        """Return the entries ``[B, N, E]`` of a whole text ``x [B, T, D]``, of any length."""
+        if x.shape[1] < (self.stride or 1):
+            return x.new_zeros(len(x), 0, self.entry)
+        entries: Tensor = self(x)
+        return entries
 
     def expand(self, entries: Tensor) -> tuple[Tensor, Tensor]:
         """Turn ``entries [B, N, E]`` into keys and values ``[B, G, N, d]``.
@@ -179,7 +194,7 @@ class Compressor(nn.Module, ABC):
         """
         inputs, end = torch.cat((kept, x), 1), start + x.shape[1]
         if self.stride is None:
-            return self(inputs), inputs
+            return self.compress(inputs), inputs
         first = (start - kept.shape[1]) // self.stride  # the entry that `inputs` begin with
         if end // self.stride > start // self.stride:
             made: Tensor = self(inputs)  # the first of them are known, or cut at their left
@@ -190,6 +205,5 @@ class Compressor(nn.Module, ABC):
 
     def start(self, batch: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """Return no entries ``[B, 0, E]`` and no kept inputs ``[B, 0, D]``, typed as ``like``."""
-        inputs = like.new_zeros(batch, 0, self.shape.width)
-        none: Tensor = self(inputs)
+        none, inputs = (like.new_zeros(batch, 0, size) for size in (self.entry, self.shape.width))
         return none, inputs

@@ -66,7 +66,7 @@ class Latent(Compressor):
 
     def __init__(self, config: MLAConfig, shape: KVShape) -> None:
         """Build the projection down and those up to the keys and values of all heads."""
-        super().__init__(shape, window=1, stride=1)
+        super().__init__(shape, window=1, stride=1, entry=config.latent + shape.rope_dims)
         still = shape.head_dim - shape.rope_dims
         self.latent: int = config.latent
         self.down: nn.Linear = nn.Linear(shape.width, config.latent + shape.rope_dims, bias=False)
