@@ -96,6 +96,8 @@ def planned(
     """``--plan``: what each rung would take."""
     from kvphase.runs.plan import plan_run
 
+    if not target.startswith("toy:"):
+        show(console(sys.stderr), Catalogue.on(sys.stderr)("progress.times"), "dim")
     plan = runs.run_sync(plan_run(target, settings, budget, exclusive=exclusive))
     if json:
         typer.echo(plan_json(plan))

@@ -20,7 +20,7 @@ from kvphase.runs.ladder import Climb
 from kvphase.runs.settings import Settings
 from kvphase.runs.stages import Result, Skipped, headline, measured, pooled, read_stages
 from kvphase.runs.store import Store
-from kvphase.runtimes.detect import open_runtime
+from kvphase.runtimes.detect import HOST_AND_PORT, open_runtime
 from kvphase.tokens import survey
 from kvphase.types import Template
 from kvphase.version import __version__
@@ -175,7 +175,8 @@ def must_be_bounded(target: str, budget: Budget) -> None:
     Raises:
         UsageError: the target is no private address, and neither tokens nor money are bounded.
     """
-    if not target.startswith("toy:") and not is_private(target) and not budget.bounded:
+    remote = target.lower().startswith(("http:", "https:")) or HOST_AND_PORT.fullmatch(target)
+    if remote and not is_private(target) and not budget.bounded:
         raise UsageError(message("run.unbounded"))
 
 

@@ -14,6 +14,7 @@ from kvphase.errors import RuntimeFault, TransientFault, UsageError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
+    from importlib.metadata import EntryPoint
 
     import httpx2
 
@@ -34,7 +35,8 @@ def open_runtime(
     """The runtime that ``target`` names, to be used in ``async with``.
 
     Args:
-        target: ``toy:NAME``, ``http://HOST:PORT``, ``https://...`` or ``HOST:PORT``.
+        target: ``toy:NAME``, ``http://HOST:PORT``, ``https://...``, ``HOST:PORT``, or
+            ``KIND:REST`` where an installed package opens that kind (``lab:CHECKPOINT``).
         exclusive: Nobody else uses the server: cold asks may take a second slot without regard
             for the conversation that it may hold.
         waiting: Called about once a second, with the seconds so far, while the server loads its
@@ -46,6 +48,10 @@ def open_runtime(
     """
     if target.startswith("toy:"):
         return _toy(target.removeprefix("toy:"))
+    kind, mark, rest = target.partition(":")
+    if mark and not rest.startswith("//") and (plugin := plugins().get(kind)) is not None:
+        opened: AbstractAsyncContextManager[Runtime] = plugin.load()(rest)
+        return opened
     if HOST_AND_PORT.fullmatch(target):
         target = f"http://{target}"
     if target.lower().startswith(("http://", "https://")):
@@ -54,6 +60,17 @@ def open_runtime(
 
     accepted = message("runtime.accepted")
     raise UsageError(message("runtime.target", target=shown(target), accepted=accepted))
+
+
+def plugins() -> dict[str, EntryPoint]:
+    """Kinds of targets that installed packages open: the entry points of ``kvphase.runtimes``.
+
+    Each names a function that takes what stands behind the colon and returns an asynchronous
+    context manager of a `Runtime`.
+    """
+    from importlib.metadata import entry_points  # late: reads the disk
+
+    return {entry.name: entry for entry in entry_points(group="kvphase.runtimes")}
 
 
 @asynccontextmanager
