@@ -40,7 +40,8 @@ class Texts:
             UsageError: A file cannot be read, or all together are shorter than one piece.
         """
         self.length: int = length
-        self.vocab_size, encode = _encoder(tokenizer)
+        size, encode = _encoder(tokenizer)
+        self.vocab_size: int = size
         if not files:
             raise UsageError("data.files names no text file: --set data.files=[FILE]")
         try:
