@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -93,6 +94,12 @@ def test_files_that_are_no_experiment_are_refused(tmp_path: Path) -> None:
     (tmp_path / "list.yaml").write_text("- 1\n")
     with pytest.raises(UsageError, match="must hold settings by name"):
         read_experiment(str(tmp_path / "list.yaml"))
+
+
+def test_yaml_without_its_reader_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(UsageError, match="YAML needs pyyaml"):
+        read_experiment("laptop")
 
 
 def test_text_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def _parse(text: str, where: str) -> dict[str, Any]:
     try:
         parsed = json.loads(text)
     except ValueError:
-        yaml = import_module("yaml")  # late, and untyped
+        yaml = _yaml(where)
         try:
             parsed = yaml.safe_load(text)
         except yaml.YAMLError as error:
@@ -223,6 +223,16 @@ def _parse(text: str, where: str) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise UsageError(f"{where} must hold settings by name")
     return parsed
+
+
+def _yaml(where: str) -> Any:  # noqa: ANN401 - it ships no types
+    """The YAML reader, imported late: JSON needs none."""
+    try:
+        return import_module("yaml")
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"{where} is not JSON, and YAML needs pyyaml: pip install 'kvphase[lab]'"
+        ) from error
 
 
 def _change(raw: dict[str, Any], change: str) -> None:

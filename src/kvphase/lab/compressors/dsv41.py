@@ -70,5 +70,8 @@ class DSV41Config(CompressorConfig):
     def build(self, shape: KVShape) -> DSV4:
         """Return the module of a layer that makes entries."""
         stride = self.strides[self.makers.index(shape.layer)]
-        kernel = ChunkedConfig(stride, stride, "vector", "shared", gate_bias=False)
+        # one token needs no weight
+        kernel = ChunkedConfig(
+            stride, stride, "uniform" if stride == 1 else "vector", "shared", gate_bias=False
+        )
         return DSV4(kernel, shape)
