@@ -102,7 +102,7 @@ def test_a_budget_ends_a_run_with_what_there_is(tmp_path: Path) -> None:
     assert document.partial
     assert document.labels == {"kv": "q8_0"}
     assert "budget of 150 questions is used up" in done.stderr
-    assert "--resume --out a.kvphase" in done.stderr
+    assert "--resume --budget 15m --out a.kvphase" in done.stderr
     with Store.read(tmp_path / "a.kvphase") as store:
         assert int(store.totals()["asked"] or 0) <= 150
 
