@@ -82,8 +82,8 @@ async def open_checkpoint(path: str | Path) -> AsyncIterator[LabRuntime]:
     words = ToyWords.load()
     if settings["data"]["kind"] != "lookup" or decoder.config.vocab_size != len(words.tokens):
         raise UsageError(
-            f"{file} was trained on text: only models trained on lookups (data.kind: lookup) have"
-            " a vocabulary of words to ask records with"
+            f"{file.name} was trained on text: only models trained on lookups (data.kind: lookup)"
+            " have a vocabulary of words to ask records with"
         )
     engine = ToyEngine(file.parent.name, LabModel(decoder), words)
     engine.name = f"lab:{file.parent.name}"
