@@ -90,7 +90,7 @@ def test_a_run_is_never_overwritten(run: Path) -> None:
     named_so = Path(shutil.copy(run, run.with_name("run.html")))
     before = named_so.read_bytes()
     with pytest.raises(UsageError, match="the run file itself"):
-        write_report(named_so, Wanted(), "en")
+        write_report(named_so, Wanted(page=named_so), "en")
     folder = run.with_name("a.html")
     folder.mkdir()
     with pytest.raises(UsageError, match="is a folder"):
