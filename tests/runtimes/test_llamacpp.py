@@ -364,7 +364,7 @@ def test_other_servers_are_told_apart() -> None:
     )
 
 
-@pytest.mark.parametrize("target", ["", "nonsense", "ftp://host:1", "localhost", "lab:x"])
+@pytest.mark.parametrize("target", ["", "nonsense", "ftp://host:1", "localhost", "moon:x"])
 def test_other_targets_are_refused_with_what_is_accepted(target: str) -> None:
     with pytest.raises(UsageError, match="toy:NAME"):
         open_runtime(target)

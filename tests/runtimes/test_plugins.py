@@ -51,3 +51,12 @@ def test_no_plugin_takes_an_address(target: str, monkeypatch: pytest.MonkeyPatch
     entry = EntryPoint("http", "nowhere:open", detect.__name__)
     monkeypatch.setattr(detect, "plugins", lambda: {"http": entry, "https": entry})
     detect.open_runtime(target)
+
+
+def test_a_kind_whose_packages_are_missing_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entry = EntryPoint("lab", "no.such.module:open", detect.__name__)
+    monkeypatch.setattr(detect, "plugins", lambda: {"lab": entry})
+    with pytest.raises(UsageError, match=r"pip install 'kvphase\[lab\]'"):
+        detect.open_runtime("lab:x")

@@ -50,7 +50,10 @@ def open_runtime(
         return _toy(target.removeprefix("toy:"))
     kind, mark, rest = target.partition(":")
     if mark and not rest.startswith("//") and (plugin := plugins().get(kind)) is not None:
-        opened: AbstractAsyncContextManager[Runtime] = plugin.load()(rest)
+        try:
+            opened: AbstractAsyncContextManager[Runtime] = plugin.load()(rest)
+        except ImportError as error:
+            raise UsageError(message("runtime.extra", kind=kind)) from error
         return opened
     if HOST_AND_PORT.fullmatch(target):
         target = f"http://{target}"
