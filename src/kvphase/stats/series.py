@@ -49,10 +49,6 @@ class Series:
     def __len__(self) -> int:
         return int(self.phase.shape[0])
 
-    def replaced_strata(self, *labels: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Stratum labels of the cells that ``labels`` make inside each stratum, shape (n,)."""
-        return cells(self.stratum, *labels)
-
 
 def cells(*labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Number the distinct combinations of ``labels`` (each of shape (n,)) from 0."""
