@@ -50,7 +50,7 @@ def test_the_lab_is_one_of_them() -> None:
 def test_no_plugin_takes_an_address(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = EntryPoint("http", "nowhere:open", detect.__name__)
     monkeypatch.setattr(detect, "plugins", lambda: {"http": entry, "https": entry})
-    detect.open_runtime(target)
+    assert hasattr(detect.open_runtime(target), "__aenter__")
 
 
 def test_a_kind_whose_packages_are_missing_says_what_to_install(

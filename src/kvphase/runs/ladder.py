@@ -91,7 +91,7 @@ class Climb:
         self.meter.prefill_rate = self.rate.prefill
         skipped: list[Skipped] = []
         start: int | None = None
-        found: tuple[NeedlePlan, Verdict] | None = None
+        confirmed = False
         for place, name in enumerate(names):
             last = place == len(names) - 1
             try:
@@ -103,10 +103,10 @@ class Climb:
                 skipped.append(Skipped(rung_name(name), skip.why))
                 self._skips(skipped)
                 continue
-            if found is None and self._wants_confirmation(verdict):
+            if not confirmed and self._wants_confirmation(verdict):
                 try:
                     await self._confirm(plan, verdict)
-                    found = plan, verdict
+                    confirmed = True
                 except _Skip as skip:
                     skipped.append(Skipped(f"confirm-{plan.design.context_tokens}", skip.why))
                     self._skips(skipped)
@@ -241,8 +241,12 @@ class Climb:
 
     async def _piloted(self, design: NeedleDesign, start: int | None) -> NeedleDesign:
         """The same with the number of records that a pilot settles on."""
-        tries = pilot_tries(design, self.rate, self.meter.left())
-        self._afford(least_cost(self.rate, design) + pilot_cost(self.rate, design, 1))
+        begun = self.done.get(f"pilot-{design.context_tokens}")
+        if begun is not None:
+            tries = begun.prefills  # a resumed pilot goes on as it was begun
+        else:
+            tries = pilot_tries(design, self.rate, self.meter.left())
+            self._afford(least_cost(self.rate, design) + pilot_cost(self.rate, design, 1))
         limits = self.runtime.limits
         most = most_records(design, self.vocab, limits, self.template)
 

@@ -64,9 +64,3 @@ def combined(p_values: Sequence[float | None], weights: Sequence[float]) -> floa
         raise ValueError(f"{len(p_values)} looks, but weights for {len(weights)}")
     spent = [p / w for p, w in zip(p_values, weights, strict=False) if p is not None]
     return min(1.0, *spent) if spent else None
-
-
-def stops(p_values: Sequence[float | None], weights: Sequence[float], alpha: float) -> bool:
-    """Whether the looks taken so far are enough to stop: their combined p value is <= alpha."""
-    p = combined(p_values, weights)
-    return p is not None and p <= alpha
