@@ -15,6 +15,8 @@ import typer
 from kvphase.catalogue import Catalogue
 from kvphase.cli.analyze import analyze
 from kvphase.cli.check import check
+from kvphase.cli.compare import compare
+from kvphase.cli.gate import gate
 from kvphase.cli.info import info
 from kvphase.cli.lab import lab
 from kvphase.cli.report import report
@@ -35,6 +37,8 @@ _COMMANDS: dict[Callable[..., None], str] = {
     check: "Measure a model's accuracy by token position.",
     info: "Show what an endpoint is and can do.",
     analyze: "Give a verdict on results you already have.",
+    compare: "Compare runs, ranked by their worst phase.",
+    gate: "Pass or fail a run by its worst phase, as an exit code.",
     report: "Make a page, a card and figures from a run.",
     serve: "Serve a toy model as llama-server would.",
 }

@@ -6,7 +6,7 @@ import re
 import struct
 import zlib
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kvphase.report.charts import NARROW, WIDE, Canvas
 from kvphase.report.theme import DARK, LIGHT, PLAIN, drawn_font
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from kvphase.report.tables import Figure
     from kvphase.report.theme import Theme
-    from kvphase.report.words import Words
 
 VEGALITE = "6.4"
 _OPENING = re.compile(r"<svg\b[^>]*>")
@@ -33,7 +32,16 @@ _UNSEEN = re.compile(r'(<clipPath[^<>]*>)?<path d="[^"<>]*"(?: display="none")?/
 """Paths without a colour of their own: they have the root's, which is none. Clips are kept."""
 
 
-def svg(figure: Figure, words: Words, theme: Theme = LIGHT, width: int = WIDE) -> str:
+class Spoken(Protocol):
+    """What drawing must know of the words in a figure."""
+
+    @property
+    def wide(self) -> bool:
+        """Whether they need a font with Chinese characters."""
+        ...
+
+
+def svg(figure: Figure, words: Spoken, theme: Theme = LIGHT, width: int = WIDE) -> str:
     """A figure as one SVG document, with a title and a description for screen readers."""
     import vl_convert
 
@@ -49,7 +57,7 @@ def svg(figure: Figure, words: Words, theme: Theme = LIGHT, width: int = WIDE) -
     return f"{about}<desc>{escape(figure.alt)}</desc>{drawn[opening.end() :]}"
 
 
-def variants(figure: Figure, words: Words) -> dict[str, str]:
+def variants(figure: Figure, words: Spoken) -> dict[str, str]:
     """The figure as SVG in both themes and widths: ``light``, ``dark``, ``light-narrow``, ..."""
     drawn: dict[str, str] = {}
     for width, suffix in ((WIDE, ""), (NARROW, "-narrow")):

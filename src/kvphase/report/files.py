@@ -97,8 +97,8 @@ def write_report(run: Path, wanted: Wanted, language: Language) -> Written:
     if wanted.figures is not None:
         drawn = write_figures(document, facts, wanted.figures, language)
     if wanted.card is not None:
-        _write(wanted.card, card(document, language))
-    _write(target, page(document, facts, language).encode())
+        write_aside(wanted.card, card(document, language))
+    write_aside(target, page(document, facts, language).encode())
     warnings = () if drawable(language) == language else (Catalogue("en")("report.no-font"),)
     return Written(
         language=language,
@@ -127,7 +127,7 @@ def write_figures(
             (folder / f"{name}.svg", drawing.encode()),
             (folder / f"{name}.png", draw.png(drawing)),
         ):
-            _write(path, content)
+            write_aside(path, content)
             written.append(path)
     return tuple(written)
 
@@ -148,8 +148,12 @@ def _check_file(path: Path, suffix: str, run: Path) -> None:
         raise UsageError(message("report.the-run", path=path))
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write aside and move into place, so that a kill never leaves half a file."""
+def write_aside(path: Path, content: bytes) -> None:
+    """Write aside and move into place, so that a kill never leaves half a file.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
     aside = path.with_name(path.name + ".new")
     try:
         aside.write_bytes(content)

@@ -66,6 +66,10 @@ SELECT asks.target, answers.correct, answers.logprob, asks.item, asks.block, ask
        asks.pad, asks.arm, answers.text, answers.margin, asks.question, answers.against
 FROM asks JOIN answers ON answers.ask_id = asks.id
 """
+_CONTENTS = """
+SELECT asks.prefix, asks.suffix, asks.target
+FROM asks JOIN answers ON answers.ask_id = asks.id WHERE asks.stage = ? ORDER BY asks.ordinal
+"""
 _ONLY = " WHERE asks.id IN (SELECT value FROM json_each(?))"
 _STAGE = " WHERE asks.stage = ?"
 _IN_ORDER = " ORDER BY asks.ordinal"
@@ -276,6 +280,15 @@ class Store:
             question=np.array([-1 if r[10] is None else r[10] for r in rows], np.int64),
             against=_floats(r[11] for r in rows),
         )
+
+    def contents(self, stage: str) -> list[str]:
+        """What was asked for each row of ``answers(stage=stage)``: equal texts, equal prompts.
+
+        Prompt tokens and the target's place in them, nothing of how or by whom it was asked.
+        """
+        rows = self._rows(_CONTENTS, stage)
+        texts = (f"{prefix}:{suffix.hex()}:{target}" for prefix, suffix, target in rows)
+        return [hashlib.blake2b(text.encode(), digest_size=12).hexdigest() for text in texts]
 
     def asks(self, stage: str | None = None) -> list[Ask]:
         """Every ask of the run or of a stage in ask order, answered or not."""

@@ -1,0 +1,1 @@
+"""Decisions on finished runs: which of several is better, and whether one is good enough."""
