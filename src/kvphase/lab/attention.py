@@ -8,7 +8,7 @@ head, ``R`` of which rotate.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,8 @@ from torch.nn import functional
 from kvphase.lab.compressors import Compressor, RMSNorm
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kvphase.lab.model_config import ModelConfig
 
 __all__ = ["Attention", "Entries", "LayerCache", "pick", "rotate", "visible"]
@@ -24,6 +26,76 @@ __all__ = ["Attention", "Entries", "LayerCache", "pick", "rotate", "visible"]
 SHARPNESS = 11.0  # scores start within this range whatever the size of a head
 LOCALITY = 2.0  # query and key biases on rotating dimensions at the start, see `start_local`
 BLOCK = 64  # queries per fused attention call: bounds the masked-out work
+
+
+class _Turn(torch.autograd.Function):
+    """``x [..., L, d]``, read as pairs, times complex numbers ``turns [.., L, d/2]``.
+
+    Autograd's own way back conjugates and copies the turns at every use.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, turns: Tensor) -> Tensor:  # noqa: ANN401
+        ctx.save_for_backward(turns)
+        pairs = torch.view_as_complex(torch.unflatten(x, -1, (-1, 2)))
+        return torch.flatten(torch.view_as_real(pairs * turns), -2)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+        (turns,) = ctx.saved_tensors
+        # in the order that autograd would choose: later sums are the same to the last bit
+        return _turned(gradients[0].contiguous(), torch.conj_physical(turns)), None
+
+
+class _Slices(torch.autograd.Function):
+    """Overlapping slices of ``x [B, G, L, d]`` along ``L``, added up in one tensor on the way back.
+
+    Plain slices would each fill a tensor as long as ``x`` with zeros, so that the cost of the local
+    window would grow with the square of the text.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, slices: Sequence[slice]) -> tuple[Tensor, ...]:  # noqa: ANN401
+        ctx.slices, ctx.shape = slices, x.shape
+        return tuple(x[:, :, each] for each in slices)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+        whole = gradients[0].new_zeros(ctx.shape)
+        # the last first, the order of autograd: sums are the same to the last bit
+        for each, gradient in zip(reversed(ctx.slices), reversed(gradients), strict=True):
+            whole[:, :, each] += gradient
+        return whole, None
+
+
+def _sliced(x: Tensor, slices: Sequence[slice]) -> tuple[Tensor, ...]:
+    """Return the ``slices`` of ``x [B, G, L, d]`` along ``L``."""
+    sliced: tuple[Tensor, ...] = _Slices.apply(x, slices)  # type: ignore[no-untyped-call]
+    return sliced
+
+
+def turns_of(positions: Tensor, dims: int, base: float, size: int) -> Tensor:
+    """Return RoPE at ``positions [..., L]`` as complex numbers ``[..., L, size/2]``.
+
+    Pair ``k`` of the last ``dims`` dimensions of a head of ``size`` turns by
+    ``position * base ** (-2k / dims)``; the pairs before stay as they are.
+    """
+    rates = base ** (-torch.arange(0, dims, 2, device=positions.device) / dims)
+    rates = functional.pad(rates, ((size - dims) // 2, 0))  # [d/2], still pairs first
+    angles = positions[..., None] * rates  # [..., L, d/2]
+    return torch.polar(torch.ones_like(angles), angles)
+
+
+def _turned(x: Tensor, turns: Tensor) -> Tensor:
+    """Multiply the pairs of ``x [..., L, d]`` by ``turns [..., L, d/2]``."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))  # half precision has no complex form
+    if wide.stride(-1) != 1 or any(
+        step % 2 for step in (*wide.stride()[:-1], wide.storage_offset())
+    ):
+        wide = wide.contiguous()  # a pair must lie at an even place to be read as one number
+    kind = torch.complex128 if wide.dtype == torch.float64 else torch.complex64
+    turned: Tensor = _Turn.apply(wide, turns.to(kind))  # type: ignore[no-untyped-call]
+    return turned.to(x.dtype)
 
 
 def rotate(x: Tensor, positions: Tensor, dims: int, base: float) -> Tensor:
@@ -34,17 +106,14 @@ def rotate(x: Tensor, positions: Tensor, dims: int, base: float) -> Tensor:
     """
     if dims == 0:
         return x
-    rates = base ** (-torch.arange(0, dims, 2, device=x.device) / dims)
-    rates = functional.pad(rates, ((x.shape[-1] - dims) // 2, 0))  # [d/2], still pairs first
-    angles = positions[..., None] * rates  # [..., L, d/2]
-    turns = torch.polar(torch.ones_like(angles), angles)
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))  # half precision has no complex form
-    if wide.stride(-1) != 1 or any(
-        step % 2 for step in (*wide.stride()[:-1], wide.storage_offset())
-    ):
-        wide = wide.contiguous()  # a pair must lie at an even place to be read as one number
-    pairs = torch.view_as_complex(torch.unflatten(wide, -1, (-1, 2)))
-    return torch.flatten(torch.view_as_real(pairs * turns.to(pairs.dtype)), -2).to(x.dtype)
+    return _turned(x, turns_of(positions, dims, base, x.shape[-1]))
+
+
+def _shared(x: Tensor, group: int) -> Tensor:
+    """Give every head of ``x [B, G, L, d]`` to ``group`` queries: ``[B, G*group, L, d]``."""
+    if x.shape[1] == 1:
+        return x.expand(-1, group, -1, -1)  # no copy
+    return x.repeat_interleave(group, 1)
 
 
 def pick(x: Tensor, at: Tensor) -> Tensor:
@@ -194,7 +263,8 @@ class Attention(nn.Module):
         """
         end = start + x.shape[1]
         here = torch.arange(start, end, device=x.device)
-        key, value = self._raw(x, here, past)  # [B, G, m, d] each
+        turns = self._turns(here)
+        key, value = self._raw(x, turns, past)  # [B, G, m, d] each
         entries, written, inputs = self._compress(x, known, past, start)
         history = History(key, value, torch.arange(end - key.shape[2], end, device=x.device))
         after = None
@@ -203,13 +273,18 @@ class Attention(nn.Module):
             after = LayerCache(key[:, :, drop:], value[:, :, drop:], written, inputs)
         if at is not None:
             x, here = pick(x, at), at[:, None]
-        query = self._rotate(self.query_norm(self._heads(self._query(x))), here)  # [B, H, n|Q, d]
+            turns = self._turns(here)
+        query = self._turned(self.query_norm(self._heads(self._query(x))), turns)  # [B, H, n|Q, d]
+        if self.sink is not None:
+            query, history, entries = self._with_sink(self.sink, query, history, entries)
         if at is None and x.device.type == "cpu":
             read = self._blocks(query, history, entries, start)
         else:
             read = self._attend(query, history, entries, here)
+        if self.sink is not None:
+            read = read[..., :-1]
         if self.config.tied_kv:
-            read = self._rotate(read, -here)
+            read = self._turned(read, None if turns is None else torch.conj_physical(turns))
         update: Tensor = self.output(read.transpose(1, 2).flatten(2))
         return update, after
 
@@ -220,12 +295,14 @@ class Attention(nn.Module):
         projected: Tensor = self.query(x)
         return projected
 
-    def _raw(self, x: Tensor, here: Tensor, past: LayerCache | None) -> tuple[Tensor, Tensor]:
+    def _raw(
+        self, x: Tensor, turns: Tensor | None, past: LayerCache | None
+    ) -> tuple[Tensor, Tensor]:
         """Return raw keys and values ``[B, G, m, d]``, those of ``past`` before the new ones."""
         if self.key is None:
             none = x.new_zeros(len(x), self.config.kv_heads, 0, self.config.head_dim)
             return none, none
-        key = self._rotate(self.key_norm(self._heads(self.key(x))), here)
+        key = self._turned(self.key_norm(self._heads(self.key(x))), turns)
         value = key if self.value is None else self._heads(self.value(x))
         if past is None:
             return key, value
@@ -247,7 +324,7 @@ class Attention(nn.Module):
         else:
             written, inputs = self.compressor.extend(past.entries, past.inputs, x, start)
         key, value = self.compressor.expand(written)
-        turned = self._rotate(key, self.compressor.positions(written))
+        turned = self._turned(key, self._turns(self.compressor.positions(written)))
         tied = self.config.tied_kv
         entries = Entries(turned, turned if tied else value, self.compressor.ends(written))
         known[self.layer] = entries
@@ -264,20 +341,28 @@ class Attention(nn.Module):
     def _blocks(self, query: Tensor, history: History, entries: Entries, start: int) -> Tensor:
         """Fused attention over blocks of queries, each with the keys it can reach at all."""
         before = history.key.shape[2] - query.shape[2]  # raw tokens ahead of the first query
-        reads: list[Tensor] = []
-        for block in torch.split(query, BLOCK, 2):
-            first = sum(read.shape[2] for read in reads)
-            end = first + block.shape[2]
+        blocks = torch.split(query, BLOCK, 2)
+        near: list[slice] = []
+        far: list[slice] = []
+        for first in range(0, query.shape[2], BLOCK):
+            end = min(first + BLOCK, query.shape[2])
             low = 0 if self.window is None or self.tail else before + first - self.window + 1
-            near = slice(max(0, low), max(0, before + end))
-            far = entries.key.shape[2]
+            near.append(slice(max(0, low), max(0, before + end)))
+            count = entries.key.shape[2]
             if entries.ends.dim() == 1:
-                far = int((entries.ends < start + end).sum())
-            raw = History(history.key[:, :, near], history.value[:, :, near], history.there[near])
-            old = Entries(
-                entries.key[:, :, :far], entries.value[:, :, :far], entries.ends[..., :far]
-            )
-            here = torch.arange(start + first, start + end, device=query.device)
+                count = int((entries.ends < start + end).sum())
+            far.append(slice(0, count))
+        tied = self.config.tied_kv
+        keys, old_keys = _sliced(history.key, near), _sliced(entries.key, far)
+        values = keys if tied else _sliced(history.value, near)
+        old_values = old_keys if tied else _sliced(entries.value, far)
+        reads: list[Tensor] = []
+        for number, block in enumerate(blocks):
+            raw = History(keys[number], values[number], history.there[near[number]])
+            ends = entries.ends[..., far[number]]
+            old = Entries(old_keys[number], old_values[number], ends)
+            first = start + number * BLOCK
+            here = torch.arange(first, first + block.shape[2], device=query.device)
             reads.append(self._attend(block, raw, old, here))
         return torch.cat(reads, 2)
 
@@ -287,35 +372,41 @@ class Attention(nn.Module):
         key = torch.cat((raw.key, entries.key), 2)
         value = key if self.config.tied_kv else torch.cat((raw.value, entries.value), 2)
         group = self.config.heads // self.config.kv_heads
-        key = key.repeat_interleave(group, 1)
-        value = value.repeat_interleave(group, 1)
+        key, value = _shared(key, group), _shared(value, group)
         if seen.dim() > 2 and seen.shape[-3] > 1:
             seen = seen.repeat_interleave(group, -3)
-        if self.sink is not None:
-            return self._with_sink(query, key, value, seen)
-        return functional.scaled_dot_product_attention(query, key, value, attn_mask=seen)
-
-    def _with_sink(self, query: Tensor, key: Tensor, value: Tensor, seen: Tensor) -> Tensor:
-        """Attention whose denominator also holds ``exp(sink_h)`` for head ``h`` (DeepSeek-V4).
-
-        One more key, zero but for a dimension of its own in which every query is one, and whose
-        value is zero: so the mask stays boolean, and the fused kernel fast.
-        """
-        scale = query.shape[-1] ** -0.5
-        sink = (self.sink / scale)[None, :, None, None].expand(len(query), -1, -1, -1)
-        query = functional.pad(query, (0, 1), value=1.0)  # [B, H, Q, d+1]
-        sunk = functional.pad(sink, (query.shape[-1] - 1, 0))  # [B, H, 1, d+1]
-        key = torch.cat((functional.pad(key, (0, 1)), sunk.to(key.dtype)), 2)
-        value = functional.pad(value, (0, 1, 0, 1))
-        seen = functional.pad(seen, (0, 1), value=True)
-        read = functional.scaled_dot_product_attention(
+        scale = None if self.sink is None else self.config.head_dim**-0.5
+        return functional.scaled_dot_product_attention(
             query, key, value, attn_mask=seen, scale=scale
         )
-        return read[..., :-1]
+
+    def _with_sink(
+        self, sink: Tensor, query: Tensor, raw: History, entries: Entries
+    ) -> tuple[Tensor, History, Entries]:
+        """Add ``exp(sink_h)`` to the denominator of head ``h`` (DeepSeek-V4): one more entry.
+
+        All see it. Its key is zero but for a dimension of its own, where all other keys are zero
+        and every query holds its head's sink: so the mask stays boolean, and the fused kernel fast.
+        Its value is zero where values are read.
+        """
+        held = (sink * self.config.head_dim**0.5).to(query.dtype)[:, None, None]
+        query = torch.cat((query, held.expand(len(query), -1, query.shape[2], -1)), -1)
+        key, value = (functional.pad(x, (0, 1)) for x in (entries.key, entries.value))
+        unit = functional.pad(key.new_zeros(key.shape[-1] - 1), (0, 1), value=1.0)
+        unit = unit.expand(*key.shape[:2], 1, -1)  # [B, G, 1, d+1]
+        ends = functional.pad(entries.ends, (1, 0), value=-1)
+        entries = Entries(torch.cat((unit, key), 2), torch.cat((unit, value), 2), ends)
+        key, value = (functional.pad(x, (0, 1)) for x in (raw.key, raw.value))
+        return query, History(key, value, raw.there), entries
 
     def _heads(self, x: Tensor) -> Tensor:
         """Split ``[B, T, heads*d]`` into ``[B, heads, T, d]``."""
         return torch.unflatten(x, -1, (-1, self.config.head_dim)).transpose(1, 2)
 
-    def _rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        return rotate(x, positions, self.config.rope_dims, self.config.rope_base)
+    def _turns(self, positions: Tensor) -> Tensor | None:
+        """Return RoPE at ``positions [..., L]``, or nothing where no dimension rotates."""
+        dims, base = self.config.rope_dims, self.config.rope_base
+        return turns_of(positions, dims, base, self.config.head_dim) if dims else None
+
+    def _turned(self, x: Tensor, turns: Tensor | None) -> Tensor:
+        return x if turns is None else _turned(x, turns)
