@@ -17,13 +17,15 @@ VerdictText = Literal[
 ]
 
 
-class _Document(BaseModel):
+class Document(BaseModel):
+    """What every document and every part of one has in common."""
+
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False
     )
 
 
-class GapJson(_Document):
+class GapJson(Document):
     """Best minus worst phase."""
 
     raw_pp: float
@@ -35,14 +37,14 @@ class GapJson(_Document):
     """What the interval is taken over."""
 
 
-class PhaseJson(_Document):
+class PhaseJson(Document):
     """One residue and its accuracy."""
 
     residue: int
     accuracy: float
 
 
-class PointJson(_Document):
+class PointJson(Document):
     """One residue of the curve."""
 
     residue: int
@@ -53,7 +55,7 @@ class PointJson(_Document):
     logprob: float | None
 
 
-class AuditJson(_Document):
+class AuditJson(Document):
     """Screen answers against the same questions repeated and asked cold."""
 
     repeated: int
@@ -69,7 +71,7 @@ class AuditJson(_Document):
     asked: int
 
 
-class TokensJson(_Document):
+class TokensJson(Document):
     """The runtime's own counts; null where it gives none."""
 
     prefilled: int | None
@@ -77,7 +79,7 @@ class TokensJson(_Document):
     generated: int | None
 
 
-class BalanceJson(_Document):
+class BalanceJson(Document):
     """Depth of the asked targets by residue."""
 
     residue: tuple[int, ...]
@@ -88,7 +90,7 @@ class BalanceJson(_Document):
     worst_variance: float
 
 
-class LookJson(_Document):
+class LookJson(Document):
     """One look at the answers so far, while more were still to come."""
 
     n: int
@@ -96,7 +98,7 @@ class LookJson(_Document):
     weight: float
 
 
-class LengthJson(_Document):
+class LengthJson(Document):
     """One rung of the ladder: the completion flip, or the needles at one context length."""
 
     rung: str
@@ -132,14 +134,14 @@ class LengthJson(_Document):
     seconds: float | None
 
 
-class SkippedJson(_Document):
+class SkippedJson(Document):
     """A rung that was not climbed, and why."""
 
     rung: str
     why: str
 
 
-class FactorJson(_Document):
+class FactorJson(Document):
     """What the residue of one position explains, the other two held fixed."""
 
     name: Literal["target", "question", "distance"]
@@ -149,7 +151,7 @@ class FactorJson(_Document):
     mde_pp: float | None
 
 
-class TailJson(_Document):
+class TailJson(Document):
     """Filler only after the target: accuracy should stay flat."""
 
     status: Literal["flat", "not-flat", "inconclusive"]
@@ -160,7 +162,7 @@ class TailJson(_Document):
     n: int
 
 
-class ConfirmJson(_Document):
+class ConfirmJson(Document):
     """The same contents shifted: which position an effect follows."""
 
     rung: str
@@ -183,7 +185,7 @@ class ConfirmJson(_Document):
     partial: bool
 
 
-class VerdictFile(_Document):
+class VerdictFile(Document):
     """``verdict.json``: everything a reader needs to trust or repeat a measurement."""
 
     schema_: Literal["kvphase/verdict@1"] = Field(VERDICT_SCHEMA, alias="schema")

@@ -21,6 +21,7 @@ from kvphase.cli.info import info
 from kvphase.cli.lab import lab
 from kvphase.cli.report import report
 from kvphase.cli.serve import serve
+from kvphase.cli.shift import shift
 from kvphase.errors import KvphaseError
 from kvphase.version import __version__
 
@@ -36,6 +37,7 @@ app: typer.Typer = typer.Typer(
 _COMMANDS: dict[Callable[..., None], str] = {
     check: "Measure a model's accuracy by token position.",
     info: "Show what an endpoint is and can do.",
+    shift: "Ask your own prompt, moved token by token.",
     analyze: "Give a verdict on results you already have.",
     compare: "Compare runs, ranked by their worst phase.",
     gate: "Pass or fail a run by its worst phase, as an exit code.",

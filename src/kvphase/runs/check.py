@@ -68,6 +68,8 @@ def load(path: Path) -> Run:
         StoreError: the file cannot be read, or holds no answer yet.
     """
     with Store.read(path) as store, _sound(path):
+        if store.manifest.get("command") == "shift":
+            raise StoreError(message("shift.not-check", name=path.name))
         return _measured(store)
 
 
@@ -146,7 +148,7 @@ async def check_async(
         vocab = await survey(runtime.tokenize)
         template = await runtime.template() if start.settings.chat else Template()
         manifest = _manifest(runtime.about, vocab, template, start.settings, labels or {})
-        path = out or _default_path(runtime.about)
+        path = out or default_path(runtime.about)
         with _opened(path, manifest, resume=start.resume) as store:
             if watcher is not None:
                 watcher.opened(runtime.about, path)
@@ -198,7 +200,7 @@ def _begin(
     """
     if out is None and resume:
         raise UsageError("--resume needs the run file: --out FILE.kvphase")
-    if out is None or not _exists(out):
+    if out is None or not out_exists(out):
         # A run that was killed before its file was made is resumed by starting it.
         return _Start(
             DEFAULT_TARGET if target is None else target, settings or Settings(), resume=False
@@ -214,7 +216,7 @@ def _begin(
     return _Start(target, settings, resume=True)
 
 
-def _exists(out: Path) -> bool:
+def out_exists(out: Path) -> bool:
     """Whether there is a run file at ``out``; anything that can never be one is refused."""
     try:
         if out.is_dir() or not out.name:
@@ -338,7 +340,12 @@ def _opened(path: Path, manifest: dict[str, Any], *, resume: bool) -> Store:
     return store
 
 
-def _default_path(about: About) -> Path:
+def default_path(about: About) -> Path:
+    """A new name for a run file under ``kvphase-runs``.
+
+    Raises:
+        UsageError: the folder cannot be made.
+    """
     try:
         RUNS.mkdir(exist_ok=True)
     except OSError as error:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from kvphase.errors import RuntimeFault, TransientFault
 from kvphase.runs.budget import Budget, BudgetSpent, Meter
-from kvphase.runs.store import grade
 from kvphase.types import Arm, R
 
 if TYPE_CHECKING:
@@ -92,11 +91,11 @@ async def _answer(
         else:
             meter.check(ask)
             reply = await complete(ask, runtime)
-            store.put(ask, reply)
+            correct = store.put(ask, reply)
             meter.add(ask, reply)
             event = Event(
                 ask,
-                grade(ask, reply),
+                correct,
                 reply.prefilled or 0,
                 reply.cached or 0,
                 reply.generated,

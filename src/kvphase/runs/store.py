@@ -20,7 +20,7 @@ from kvphase.errors import StoreError
 from kvphase.types import Answers, Arm, Ask, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -111,6 +111,7 @@ class Store:
         self._db = connection
         self._lock = lock
         self._answered: set[str] = set()
+        self.grade: Callable[[Ask, Reply], int] = grade
 
     @classmethod
     def create(cls, path: Path, manifest: dict[str, Any]) -> Self:
@@ -233,15 +234,20 @@ class Store:
         """Whether this ask was answered."""
         return ask.id in self._answered
 
-    def put(self, ask: Ask, reply: Reply) -> None:
-        """Keep an answer; it is committed when this returns. A second answer is refused."""
+    def put(self, ask: Ask, reply: Reply) -> int:
+        """Keep an answer; it is committed when this returns. A second answer is refused.
+
+        Returns:
+            Its grade, by ``grade`` unless the run has a rule of its own.
+        """
+        correct = self.grade(ask, reply)
         try:
             self._db.execute(
                 "INSERT INTO answers VALUES (?,?,?,?,?,?,?,?,?,?)",
                 (
                     ask.id,
                     reply.text.encode(errors="replace").decode(),  # half a surrogate pair
-                    grade(ask, reply),
+                    correct,
                     reply.logprob,
                     reply.against,
                     reply.margin,
@@ -254,6 +260,7 @@ class Store:
         except sqlite3.Error as error:
             raise StoreError(f"{self.path.name} cannot be written: {error}") from error
         self._answered.add(ask.id)
+        return correct
 
     def answers(self, asks: Sequence[Ask] | None = None, *, stage: str | None = None) -> Answers:
         """The answered asks in ask order: those given, those of a stage, or all of the run."""

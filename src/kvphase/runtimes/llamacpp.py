@@ -155,6 +155,28 @@ class LlamaCpp:
         self._about = replace(self._about, template=digest)
         return Template(tuple(head_ids), tuple(tail_ids), head_text, rest[0], digest)
 
+    async def render(self, body: dict[str, Any]) -> str:
+        """A request as the text that the model reads, BOS left out; thinking off unless it says so.
+
+        Args:
+            body: ``messages`` and what else moves positions: tools, template settings.
+
+        Raises:
+            UsageError: the server has no template, or it refuses these messages.
+        """
+        settings = {"enable_thinking": False, **body.get("chat_template_kwargs", {})}
+        try:
+            answer = await post_json(
+                self._client, "apply-template", {**body, "chat_template_kwargs": settings}
+            )
+        except TransientFault as fault:
+            raise RuntimeFault(said(fault)) from fault
+        except RuntimeFault as fault:
+            raise UsageError(message("runtime.no-template", fault=said(fault))) from fault
+        text = wire.read(wire.Prompt, answer).prompt
+        self._about = replace(self._about, template="request")
+        return text.removeprefix(self._props.bos_token) if self._limits.bos else text
+
     async def complete(self, ask: Ask) -> Reply:
         """Answer one ask; a new prefix is prefilled first, at its first ask's expense.
 

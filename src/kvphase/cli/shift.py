@@ -1,0 +1,89 @@
+"""``kvphase shift``: a user's own prompt, moved token by token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvphase.cli.options import Lang  # noqa: TC001 - typer evaluates annotations
+
+
+def shift(
+    prompt: Annotated[
+        str,
+        typer.Argument(
+            help="A text, messages or a whole request as JSON, a suite as YAML; - for stdin."
+        ),
+    ],
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="http://HOST:PORT of a llama-server, or toy:w8s4, toy:full.", show_default=False
+        ),
+    ] = None,
+    answer: Annotated[
+        str | None, typer.Option(help="The right answer; without one answers are grouped.")
+    ] = None,
+    against: Annotated[str | None, typer.Option(help="The tempting wrong answer.")] = None,
+    match: Annotated[
+        str,
+        typer.Option(help="exact, contains, regex, choice, json, or command:CMD (exit 0: right)."),
+    ] = "exact",
+    tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Answer tokens to generate.  [default: as fits --match]"),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Sixteen shifts of four fillers; always the control.")
+    ] = False,
+    move: Annotated[
+        str | None, typer.Option(help="head,tail: move the marked span there as well.")
+    ] = None,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Ask a text inside the server's chat template.")
+    ] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only ask once and show what a run would take.")
+    ] = False,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="15m, 2000q, 3Mtok or $2; may be repeated.  [default: 15m]", show_default=False
+        ),
+    ] = None,
+    price: Annotated[
+        str | None,
+        typer.Option(help="PROMPT,ANSWER[,CACHED] in dollars per million tokens."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides the filler's words.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Run file.  [default: a new one in kvphase-runs]", show_default=False),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run file given by --out.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON and nothing else.")
+    ] = False,
+    lang: Lang = None,
+) -> None:
+    """Ask your own prompt at several shifts: same content, other positions."""
+    from kvphase.cli.shifting import moves_of, planned, shifted
+    from kvphase.runs.budget import Budget, Prices
+    from kvphase.runs.check import DEFAULT_TARGET
+    from kvphase.runs.shift_plan import Options
+    from kvphase.runs.shift_source import Wanted, read_sources
+
+    options = Options(seed=seed, full=full, move=moves_of(move))
+    wanted = Wanted(answer=answer, against=against, match=match, tokens=tokens, chat=chat)
+    sources = read_sources(prompt, wanted)
+    prices = Prices.parse(price) if price else None
+    bounds = Budget.parse(budget, prices) if budget else None
+    target = DEFAULT_TARGET if target is None else target
+    if plan:
+        planned(sources, target, options, prices, bounds, json=json)
+        return
+    shifted(sources, target, options, bounds, out=out, resume=resume, json=json)
