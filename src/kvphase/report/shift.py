@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kvphase.runs.shift import Estimate, ShiftRun
 
 _BAR = 24
-_ANSWER = 22
+_ANSWER = 20
 _MOST_TASKS = 40
 
 
