@@ -163,8 +163,8 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path) -> None:
     assert rows[0] == rows[1]
     assert parts.answers.text.tolist() == whole.answers.text.tolist()
     assert parts.found == whole.found
+    other = read_sources(path, Wanted(answer="Kate"))
     with pytest.raises(UsageError, match="other prompts"):
-        other = read_sources(path, Wanted(answer="Kate"))
         run_shift(other, "toy:w8s4", out=tmp_path / "b.kvphase", resume=True)
     with pytest.raises(UsageError, match="other options"):
         run_shift(sources, "toy:w8s4", Options(seed=1), out=tmp_path / "b.kvphase", resume=True)

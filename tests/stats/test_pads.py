@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from kvphase.probes.shift import GO_ON
 from kvphase.stats.pads import families_agree, periods_of, single, swept
 
 if TYPE_CHECKING:
@@ -103,16 +104,16 @@ def test_tasks_with_weak_shifts_of_their_own_add_up() -> None:
 
 def test_eight_shifts_of_one_weak_slot_cannot_decide() -> None:
     """The reason why eight more are asked: too few arrangements of eight pads."""
-    pattern = np.where(np.arange(8) % 4 == 1, -1.0, 0.0)
-    found = swept([column(pattern)], np.random.default_rng(0))
-    assert found.p_value is not None
-    assert 0.005 < found.p_value <= 0.25
+    for residue in range(4):
+        pattern = np.where(np.arange(8) % 4 == residue, -1.0, 0.0)
+        found = swept([column(pattern)], np.random.default_rng(residue))
+        assert found.p_value is not None
+        assert 0.005 < found.p_value <= GO_ON
 
 
-def test_what_lives_in_one_half_of_the_cycles_does_not_repeat() -> None:
+def test_what_lives_in_one_cycle_does_not_repeat() -> None:
     rng = np.random.default_rng(2)
-    half = (np.arange(PADS) // 4) % 2
-    pattern = np.where((np.arange(PADS) % 4 == 1) & (half == 0), -9.0, 0.0)
+    pattern = np.where(np.arange(PADS) == 5, -9.0, 0.0)
     found = swept([column(pattern + 0.1 * rng.normal(size=PADS))], rng)
     assert not found.replicates
 

@@ -28,11 +28,11 @@ MARGIN_PP = 10.0
 """Deviation, in percentage points, up to which the tail control counts as flat."""
 CONTROL = 0.05
 """P value of the control at which the marked span's position is no longer the explanation."""
-FEW, GO_ON = 8, 0.25
+FEW, GO_ON = 8, 0.3
 CLIP = 1e-6
 """Probabilities are taken as at least this far from 1: their logarithms are no more exact."""
-FLOOR = -20.0
-"""Log-probability of an answer that was not among the scores, and the least that is believed."""
+CENSORED = 1.0
+"""Log-odds by which an answer that was not among the scores lies below the lowest that was."""
 HIGH, LOW = 0.97, 0.03
 
 TailName = Literal["flat", "not-flat", "inconclusive"]
@@ -205,24 +205,23 @@ def _outcome(
     if kind == "right":
         right = (answers.correct == 1).astype(np.float64)
         return np.stack([grid(answers, i, arm, b, right)[:count] for b in blocks])[..., None]
-    odds = log_odds(answers, against=task["against"] is not None)
+    mine = (answers.item == i) & np.isin(answers.arm, (Arm.SCREEN.value, Arm.TAIL.value))
+    odds = np.zeros(len(answers))
+    odds[mine] = log_odds(answers.logprob[mine])
     return np.stack([grid(answers, i, arm, b, odds)[:count] for b in blocks])[..., None]
 
 
-def log_odds(answers: Answers, *, against: bool) -> NDArray[np.float64]:
-    """Natural logarithm of the odds of the right answer, against the tempting one or all others.
+def log_odds(logprob: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Natural logarithm of the odds of the right answer against all others, shape (n,).
 
-    What was censored counts as `FLOOR`; shape (n,).
+    Not against the tempting one alone: that may be too unlikely to be among the scores. The right
+    one, where it is not, ranks just below the lowest that is known.
     """
-
-    def known(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.clip(np.nan_to_num(scores, nan=FLOOR, neginf=FLOOR), FLOOR, 0.0)
-
-    right = known(answers.logprob)
-    if against:
-        return right - known(answers.against)
+    right = np.minimum(logprob, 0.0)
     odds: NDArray[np.float64] = right - np.log(np.maximum(-np.expm1(right), CLIP))
-    return odds
+    known = np.isfinite(odds)
+    lowest = float(odds[known].min()) if known.any() else 0.0
+    return np.where(known, odds, lowest - CENSORED)
 
 
 def _level(

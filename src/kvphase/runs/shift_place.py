@@ -154,7 +154,7 @@ class Base:
     target: int
     """Index of the marked span's first token; -1 where nothing is marked."""
     question: int
-    """Index of the first token behind the tail's place; the length where there is none."""
+    """Index from which on everything moves with the tail's filler; the length without one."""
 
 
 async def fill(
@@ -284,7 +284,10 @@ async def tail_sweep(
         for family in families:
             got = await fill(rendered, source, base, spot, family, count, seed)
             if got is not None and got[0][1] > base.target:
-                return Sweep(family, _placed(got, base, moves_target=False))
+                # From here on every one of them is the prompt's own tokens.
+                question = max(at for _, at in got)
+                whole = replace(base, question=question)
+                return Sweep(family, _placed(got, whole, moves_target=False))
     return None
 
 

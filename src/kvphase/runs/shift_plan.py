@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvphase.catalogue import message
@@ -16,7 +16,6 @@ from kvphase.runs.shift_place import (
     Rendered,
     head_sweeps,
     moved,
-    tail_spots,
     tail_sweep,
 )
 from kvphase.runs.shift_source import Source, outside
@@ -70,12 +69,14 @@ async def _task(runtime: Runtime, source: Source, options: Options, seed: int) -
     generate = _generate(source, answers.size)
     _must_fit(runtime, source, len(ids), generate)
     base = await _base(rendered, source, ids)
+    tail = await tail_sweep(rendered, source, base, FAMILIES, MANY, seed)
+    if tail is not None:
+        base = replace(base, question=tail.shifted[0].question - BASE)
     sweeps = await head_sweeps(
         rendered, source, base, FAMILIES, MANY, seed, len(FAMILIES) if options.full else 1
     )
     if not sweeps:
         raise UsageError(message("shift.unplaced", name=source.name))
-    tail = await tail_sweep(rendered, source, base, FAMILIES, MANY, seed)
     places = {
         place: await _moved(rendered, source, place, sweeps[0], seed) for place in options.move
     }
@@ -180,10 +181,7 @@ def _must_fit(runtime: Runtime, source: Source, size: int, generate: int) -> Non
 async def _base(rendered: Rendered, source: Source, ids: tuple[int, ...]) -> Base:
     if source.begin is None:
         return Base(ids, -1, len(ids))
-    target = await rendered.index(source, source.begin, ids)
-    behind = tail_spots(source)
-    question = await rendered.index(source, behind[0], ids) if behind else len(ids)
-    return Base(ids, target, question)
+    return Base(ids, await rendered.index(source, source.begin, ids), len(ids))
 
 
 async def _moved(
