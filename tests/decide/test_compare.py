@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,12 @@ from kvphase.stats.simulate import (
     periodic,
     prefix,
 )
+from kvphase.types import Answers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kvphase.stats.simulate import Layout
 
 RUNS = 500
 STRONG = [0.29, 0.29, -0.4, 0.29] * 2
@@ -92,22 +99,22 @@ def test_prefix_padding_is_compared_by_prefill() -> None:
     layout = prefix(np.random.default_rng(1), contexts=6)
     rng = np.random.default_rng(2)
     one, two = (answer(layout, truth, rng) for truth in (constant(0.8), periodic(0.7, WEAK)))
-    lengths = [length(a, contents_of(layout), kind="prefix") for a in (one, two)]
+    names = contents_of(layout)
+    lengths = [length(a, names, kind="prefix") for a in (one, two)]
     pair = compare([run(lengths[0]), run(lengths[1], name="b")]).tables[0].pairs[0]
     assert pair.paired
     assert pair.finding in ("pattern", "both")
     assert pair.pattern.period in (4, 8)
-    apart = replace(lengths[1], content=np.char.add("other", lengths[1].content))
+    apart = replace(lengths[1], content=np.char.add("other", names))
     pair = compare([run(lengths[0]), run(apart, name="b", seed=1)]).tables[0].pairs[0]
     assert not pair.paired
     assert pair.pattern.p_value is not None
     assert pair.pattern.p_value < 0.01
 
 
-def contents_of(layout: object) -> np.typing.NDArray[np.str_]:
+def contents_of(layout: Layout) -> NDArray[np.str_]:
     """Of a sweep: the same item at another pad is another prompt."""
-    pads = layout.pad  # type: ignore[attr-defined]
-    return np.char.add(contents(layout, 0), np.char.add(":", pads.astype(str)))  # type: ignore[arg-type]
+    return np.char.add(contents(layout, 0), np.char.add(":", layout.pad.astype(np.str_)))
 
 
 def test_runs_that_stopped_early_pair_on_what_both_answered() -> None:
@@ -119,7 +126,8 @@ def test_runs_that_stopped_early_pair_on_what_both_answered() -> None:
     answers = two.lengths[0].answers.where(cut)
     # Answers may come in another order: pairing is by what was asked.
     back = np.arange(len(answers))[::-1]
-    short = length(answers.where(back), content[cut][back], partial=True)
+    turned = Answers(*(getattr(answers, column.name)[back] for column in fields(answers)))
+    short = length(turned, content[cut][back], partial=True)
     found = compare([whole, run(short, name="b.kvphase", partial=True)])
     pair = found.tables[0].pairs[0]
     assert (pair.paired, pair.n, pair.left) == (True, 5 * 64, 11 * 64)
@@ -159,7 +167,7 @@ def test_too_few_common_questions_are_not_paired() -> None:
         ({"rung": "needle-8192"}, "needle-2048 in a.kvphase, needle-8192 in b.kvphase"),
     ],
 )
-def test_what_cannot_be_compared_is_refused_by_name(changed: dict[str, object], words: str) -> None:
+def test_what_cannot_be_compared_is_refused_by_name(changed: dict[str, Any], words: str) -> None:
     one = measured(constant(0.8), 1)
     two = measured(constant(0.8), 2, name="b.kvphase", **changed)
     with pytest.raises(UsageError) as refused:

@@ -125,6 +125,10 @@ def read_evidence(path: Path) -> Evidence:
 
 
 def _of_run(path: Path) -> Evidence:
+    with Store.read(path) as store:
+        command = store.manifest.get("command", "check")
+    if command != "check":
+        raise StoreError(message("decide.other-command", name=path.name, command=command))
     run = load(path)
     manifest = run.manifest
     wanted = [r for r in run.results if r.verdict is not None and r.stage.kind not in _NO_LENGTH]
