@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,40 @@ def test_every_prompt_is_what_its_ask_says(
         # The key stands once before the question: it is not demonstrated, nor anything's value.
         assert ask.prefix.count(key) == 1
         assert ask.generate == (CHAT_TOKENS if chat else 1)
+
+
+@given(
+    kind=st.sampled_from(["insequence", "prefix"]),
+    modulus=st.sampled_from([2, 4, 6, 8]),
+    chat=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=25, deadline=None)
+def test_dense_records_are_a_key_and_a_value(
+    kind: DesignKind, modulus: int, chat: bool, seed: int
+) -> None:
+    vocab, template = small_vocab(), TEMPLATE if chat else Template()
+    design = replace(a_design(kind, modulus=modulus), dense=True, demonstrations=8)
+    values = {w.id: w.text for w in vocab.values}
+    marks = {vocab.separator.id, vocab.terminator.id}
+    residues = set()
+    for ask in all_asks(design, seed, template):
+        assert len(ask.prompt) == design.context_tokens
+        assert not marks & set(ask.prompt)
+        key, *tail = ask.suffix
+        assert tuple(tail) == template.tail
+        assert ask.prompt[ask.target] == key
+        assert values[ask.prompt[ask.target + 1]] == ask.expected
+        assert ask.prefix.count(key) == 1
+        assert ask.question == len(ask.prefix)
+        residues.add(ask.target % modulus)
+    assert residues == set(range(modulus))
+
+
+def test_only_a_dense_design_says_so() -> None:
+    # runs that were begun before there were dense ones must still be recognised
+    assert "dense" not in a_design().as_json()
+    assert replace(a_design(), dense=True).as_json()["dense"] is True
 
 
 def test_questions_of_a_context_share_one_prefix_and_come_in_random_order() -> None:

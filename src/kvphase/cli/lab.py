@@ -102,6 +102,39 @@ def verify(
         raise typer.Exit(1)
 
 
+@lab.command(short_help="Test the published claims on a family of trained models.")
+def claims(
+    models: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of trained members.  [default: those that ship]", show_default=False
+        ),
+    ] = None,
+    retrain: Annotated[
+        bool,
+        typer.Option("--retrain", help="Train them first, into --models (default runs/family)."),
+    ] = False,
+    only: Annotated[
+        str | None, typer.Option(help="Members to look at, as w4s4,full.  [default: all]")
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option(min=0, help="Processes, each on one thread; 0: one a core.")
+    ] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+) -> None:
+    """Ask every member the same questions and say which published claims hold.
+
+    The figures are compared with those recorded beside the weights; exit code 1 if one differs.
+    """
+    command = _lab("claiming")
+    folder = models or (Path("runs/family") if retrain else None)
+    names = tuple(name.strip() for name in only.split(",")) if only else ()
+    found = command.claims(command.Options(folder, retrain, names, jobs))
+    typer.echo(json_text.dumps(found) if json else command.lines(found))
+    if found["recorded"].startswith("differs"):
+        raise typer.Exit(1)
+
+
 def _lab(module: str) -> Any:  # noqa: ANN401 - its types need torch
     """A module of the lab; torch is an extra that no other command needs.
 

@@ -11,7 +11,7 @@ complement after the last). So the position of a key is uniform modulo every sma
 position is tied to the content. Fillers are cut from a stream of natural phrases. All positions
 are indices into the final sequence, where ``<s>`` is 0.
 
-Training also sees *dense* records of two tokens, asked by the key alone and, as a rule, packed::
+Training also sees *dense* records of two tokens, packed and asked by the key alone::
 
     <s> so it went  cat Alice dog Bob cow Carol ...  had to   dog Bob cow Carol cat
 """
@@ -107,7 +107,6 @@ class Lookups:
         short_share: float = 0.75,
         *,
         phase_locked: bool = False,
-        spaced_dense: bool = False,
     ) -> None:
         """Prepare the filler stream.
 
@@ -118,13 +117,11 @@ class Lookups:
                 below 16; they cost less and teach the same.
             phase_locked: No start offset and no spacers: every key stands on the same residue, as
                 in lookups as they are usually generated. Only to show what that does.
-            spaced_dense: Dense records have spacers as often as others, instead of never.
         """
         self.vocabulary = vocabulary
         self.prefix_share: float = prefix_share
         self.short_share: float = short_share
         self.phase_locked: bool = phase_locked
-        self.spaced_dense: bool = spaced_dense
         rng = np.random.default_rng(0)
         stream: list[int] = []
         while len(stream) < STREAM:
@@ -222,8 +219,7 @@ class Lookups:
             records: Number of records in each sequence.
             tokens: Size of the batch, roughly.
             questions: Number of questions in each sequence.
-            dense: Records of two tokens, key and value, asked by the key alone; packed, unless
-                ``spaced_dense``.
+            dense: Packed records of two tokens, key and value, asked by the key alone.
         """
         sequences: list[list[int]] = []
         columns: list[NDArray[np.int64]] = []
@@ -234,7 +230,7 @@ class Lookups:
         expected = offsets + records * (length + SPACERS // 2) + length * questions
         size = max(1, tokens // expected)
         for _ in range(size):
-            packed = rng.random() < self.prefix_share or (dense and not self.spaced_dense)
+            packed = rng.random() < self.prefix_share or dense
             design: Design = "prefix" if packed else "insequence"
             context = self.context(rng, records, design, offsets, dense=dense)
             order = rng.integers(records, size=questions)

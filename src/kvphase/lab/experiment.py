@@ -77,8 +77,6 @@ class DataConfig:
     """Lookup: fraction of batches with start offsets below 16 instead of 128."""
     phase_locked: bool = False
     """Lookup: no offset and no spacers, so that every key stands on the same residue."""
-    spaced_dense: bool = False
-    """Lookup: dense records have spacers as often as others, instead of never."""
     files: tuple[str, ...] = ()
     """Text: files in UTF-8."""
     length: int = 256
@@ -107,7 +105,6 @@ class DataConfig:
             self.prefix_share,
             self.short_share,
             phase_locked=self.phase_locked,
-            spaced_dense=self.spaced_dense,
         )
 
 

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from kvphase.types import Arm, Ask, Vocab, Word
 
 
-def record_ids(vocab: Vocab, key: Word, value: Word) -> list[int]:
-    """The four tokens of a record: key, separator, value, terminator."""
+def record_ids(vocab: Vocab, key: Word, value: Word, *, dense: bool = False) -> list[int]:
+    """The four tokens of a record: key, separator, value, terminator; a dense one has no marks."""
+    if dense:
+        return [key.id, value.id]
     return [key.id, vocab.separator.id, value.id, vocab.terminator.id]
 
 

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     from kvphase.types import DesignKind
 
-RECORD = 4
-"""Tokens of a record: key, separator, value, terminator."""
+RECORD, DENSE = 4, 2
+"""Tokens of a record: key, separator, value, terminator; of a dense one: key, value."""
 OFFSETS = 128
 """The start offset of a context is uniform on 0 .. OFFSETS-1: two full cycles of 64."""
 BLOCK = 24
 """Consecutive records over which residues are balanced: a multiple of the usual strides."""
 QUESTION = 2
-"""Tokens of a question without the template's tail: key, separator."""
+"""Tokens of a question without the template's tail: key, separator. A dense one is the key."""
 _CHOICES = 32
 """Layouts drawn in all where contexts are few; of a context's, the most even one is used."""
 _DRAWS = 200
@@ -57,6 +57,19 @@ class NeedleDesign:
     """Screen asks of the whole run that are sent with a prefill of their own."""
     alone: int = 100
     """Screen asks of the whole run that are sent while nothing else runs."""
+    dense: bool = False
+    """Records are a key and a value and nothing else, and the question is a key: the lookups of
+    the published small models."""
+
+    @property
+    def record(self) -> int:
+        """Tokens of a record."""
+        return DENSE if self.dense else RECORD
+
+    @property
+    def question(self) -> int:
+        """Tokens of a question without the template's tail."""
+        return 1 if self.dense else QUESTION
 
     @property
     def pads(self) -> int:
@@ -66,7 +79,7 @@ class NeedleDesign:
     @property
     def step(self) -> int:
         """Prefix padding: every how many records targets share a residue mod ``modulus``."""
-        return self.modulus // math.gcd(RECORD, self.modulus) if self.kind == "prefix" else 1
+        return self.modulus // math.gcd(self.record, self.modulus) if self.kind == "prefix" else 1
 
     @property
     def asked(self) -> int:
@@ -81,8 +94,9 @@ class NeedleDesign:
         return self.asked * self.pads * self.contexts
 
     def as_json(self) -> dict[str, Any]:
-        """The fields, for the manifest."""
-        return asdict(self)
+        """The fields, for the manifest; ``dense`` only where it is, so that older runs match."""
+        fields = asdict(self)
+        return fields if self.dense else {k: v for k, v in fields.items() if k != "dense"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +145,10 @@ def needed(design: NeedleDesign, start: int, tail: int) -> int:
         Prompt tokens.
     """
     total = design.records + design.demonstrations
-    fixed = start + OFFSETS - 1 + _room(design) + design.demonstrations * RECORD + QUESTION + tail
+    fixed = start + OFFSETS - 1 + _room(design) + _ending(design) + tail
     if design.kind == "prefix":
-        return fixed + total * RECORD + design.pads - 1
-    mean = RECORD + (design.modulus - 1) / 2
+        return fixed + total * design.record + design.pads - 1
+    mean = design.record + (design.modulus - 1) / 2
     # Sums of uniform spacers: four standard deviations of room, so that few draws are refused.
     spread = 4 * math.sqrt(total * (design.modulus**2 - 1) / 12)
     return fixed + math.ceil(total * mean + spread)
@@ -184,7 +198,7 @@ def lay_out(design: NeedleDesign, seed: int, start: int, tail: int) -> list[Layo
     Returns:
         One layout a prefill: ``contexts`` of them, or ``contexts * pads``.
     """
-    end = design.context_tokens - tail - QUESTION - design.demonstrations * RECORD
+    end = design.context_tokens - tail - _ending(design)
     layouts = []
     for context in range(design.contexts):
         rng = np.random.default_rng([seed, context, 0])
@@ -214,14 +228,19 @@ def balance(layouts: Sequence[Layout], design: NeedleDesign) -> Balance:
 
 def _room(design: NeedleDesign) -> int:
     """Filler before the demonstrations that keeps every target out of the local window."""
-    return max(0, design.window - design.demonstrations * RECORD)
+    return max(0, design.window - design.demonstrations * design.record)
+
+
+def _ending(design: NeedleDesign) -> int:
+    """Tokens of the demonstrations and the question."""
+    return design.demonstrations * design.record + design.question
 
 
 def _in_sequence(
     design: NeedleDesign, context: int, rng: np.random.Generator, start: int, end: int
 ) -> Layout:
     total = design.records + design.demonstrations
-    tail = design.context_tokens - end - QUESTION - design.demonstrations * RECORD
+    tail = design.context_tokens - end - _ending(design)
     stretch = (design.context_tokens - needed(design, start, tail)) // total
     best: tuple[float, int, list[int], list[int]] | None = None
     for draw in range(_DRAWS):
@@ -229,7 +248,7 @@ def _in_sequence(
         demonstrated = np.sort(rng.choice(total, design.demonstrations, replace=False)).tolist()
         offset = int(rng.integers(OFFSETS))
         starts = _walk(design, start + offset, residues, set(demonstrated), stretch, rng)
-        if starts[-1] + RECORD + _room(design) <= end:
+        if starts[-1] + design.record + _room(design) <= end:
             uneven = _unevenness(np.delete(starts, demonstrated), residues, design.modulus)
             if best is None or uneven < best[0]:
                 best = (uneven, offset, starts, demonstrated)
@@ -278,7 +297,7 @@ def _walk(
         else:
             position += (next(queue) - position) % design.modulus
         starts.append(position)
-        position += RECORD
+        position += design.record
     return starts
 
 
@@ -339,7 +358,7 @@ def _prefix_padding(
     asked, others = _prefix_ordinals(design)
     shown = np.sort(rng.choice(others, design.demonstrations, replace=False)).tolist()
     total = design.records + design.demonstrations
-    spare = end - _room(design) - start - total * RECORD - (design.pads - 1)
+    spare = end - _room(design) - start - total * design.record - (design.pads - 1)
     # The published protocol puts the target near the middle: the filler is shared out at random,
     # and the complement keeps the question where it is.
     lead = int(rng.integers(spare + 1))
@@ -347,7 +366,7 @@ def _prefix_padding(
         Layout(
             context=context,
             pad=pad,
-            starts=tuple(start + lead + pad + RECORD * i for i in range(total)),
+            starts=tuple(start + lead + pad + design.record * i for i in range(total)),
             demonstrated=tuple(shown),
             asked=tuple(asked),
             blocks=(0,) * len(asked),

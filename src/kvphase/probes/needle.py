@@ -131,8 +131,8 @@ class NeedlePlan:
         whole = [batch[0].prompt for batch in self.batches()]
         start = self.limits.bos + self.template.head
         v = self.vocab
-        first = (v.phrases[0][0].id, *record_ids(v, v.keys[0], v.values[0]))
-        short = [(*start, *first, word.id, v.separator.id, *self.template.tail) for word in v.keys]
+        first = (v.phrases[0][0].id, *self._record(v.keys[0], v.values[0]))
+        short = [(*start, *first, *self._question(word)) for word in v.keys]
         return whole + short
 
     def screen(self, layout: Layout, key: bytes, ordinal: int) -> list[Ask]:
@@ -150,7 +150,7 @@ class NeedlePlan:
                 Ask(
                     id=digest(key, ordinal + len(asks), Arm.SCREEN),
                     prefix=prefix,
-                    suffix=(word.id, self.vocab.separator.id, *self.template.tail),
+                    suffix=self._question(word),
                     target=target,
                     expected=value.text,
                     candidates=(value.text,),
@@ -164,6 +164,13 @@ class NeedlePlan:
                 )
             )
         return asks
+
+    def _record(self, key: Word, value: Word) -> list[int]:
+        return record_ids(self.vocab, key, value, dense=self.design.dense)
+
+    def _question(self, key: Word) -> tuple[int, ...]:
+        ids = (key.id,) if self.design.dense else (key.id, self.vocab.separator.id)
+        return (*ids, *self.template.tail)
 
     def _content(self, layout: Layout) -> _Content:
         """Drawn from (seed, context) alone, so that every pad of a content has the same words."""
@@ -183,11 +190,11 @@ class NeedlePlan:
         ids = list(self.limits.bos + self.template.head)
         for start, key, value in zip(layout.starts, content.keys, content.values, strict=True):
             ids += filler(rng, v, start - len(ids))
-            ids += record_ids(v, key, value)
+            ids += self._record(key, value)
         ids += filler(rng, v, layout.end - len(ids))
         for record in layout.demonstrated:
-            ids += record_ids(v, content.keys[record], content.values[record])
-        expected = self.design.context_tokens - len(self.template.tail) - 2
+            ids += self._record(content.keys[record], content.values[record])
+        expected = self.design.context_tokens - len(self.template.tail) - self.design.question
         if len(ids) != expected:
             raise AssertionError(f"a prefix of {len(ids)} tokens should have {expected}")
         return tuple(ids)

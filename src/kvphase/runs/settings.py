@@ -36,6 +36,17 @@ COLD_LONG = 2
 """Cold asks at a length beyond the ladder's first: each is a prefill."""
 _WINDOW = 128
 """Local window assumed where the runtime does not know it (DeepSeek-V4's)."""
+_LOOKUP = {
+    "records": 72,
+    "modulus": 24,
+    "demonstrations": 8,
+    "repeats": 100,
+    "cold": 8,
+    "alone": 100,
+    "dense": True,
+}
+"""Records of two tokens and eight demonstrations, as for the published small models, by residue
+modulo 24: a common multiple of the strides 4, 6, 8 and 12."""
 PROBES: dict[str, tuple[dict[str, Any], ...]] = {
     "needle@1": (
         {
@@ -48,7 +59,9 @@ PROBES: dict[str, tuple[dict[str, Any], ...]] = {
             "cold": 8,
             "alone": 100,
         },
-    )
+    ),
+    "lookup@1": ({**_LOOKUP, "kind": "insequence", "context_tokens": 1536, "contexts": 96},),
+    "lookup-prefix@1": ({**_LOOKUP, "kind": "prefix", "context_tokens": 384, "contexts": 20},),
 }
 """Named designs that never change: what two runs must share to be compared."""
 

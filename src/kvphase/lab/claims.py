@@ -1,0 +1,301 @@
+"""The published behavioural claims (Zhu et al., arXiv 2609.36322), each tested on trained models.
+
+A claim is *confirmed* if every model it speaks of shows it, *not confirmed* if one shows otherwise,
+and *not testable here* if no model shows otherwise but one cannot tell: it is saturated, or its run
+would not have found an effect. What counts was fixed before the models were measured:
+
+* a period is that of the verdict with prefix padding, the published protocol, at the usual level
+  (`kvphase.stats.measure`); the in-sequence one stands beside it;
+* "flat" is the verdict ``not-detected`` with prefix padding, and no finding in-sequence;
+* differences between two models are taken between the same questions, averaged in each context,
+  with a t interval over the contexts; "the mean agrees" is a difference whose 95% interval lies
+  within `MEAN_MARGIN`, "the worst phase does not" one that lies beyond `WORST_MARGIN`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from kvphase.lab.figures import AXIS, PRIMARY, SEED, gap_of
+from kvphase.stats import measure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from kvphase.lab.figures import Measured
+    from kvphase.types import Answers, Verdict
+
+__all__ = ["Claim", "judge"]
+
+MEAN_MARGIN, WORST_MARGIN = 5.0, 10.0
+"""Percentage points."""
+
+Status = Literal["confirmed", "not confirmed", "not testable here"]
+STRIDES = {
+    "w4s4": 4,
+    "w4s4-seed1": 4,
+    "w4s4-seed2": 4,
+    "w6s6": 6,
+    "w8s8": 8,
+    "w12s12": 12,
+    "w8s4": 4,
+    "w8s6": 6,
+}
+CONTROLS = ("full", "full-kv4")
+COMPRESSED = (*STRIDES, "w4s4-norope", "w4s4-uniform", "w4s4-kv4", "w8s8-kv4")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One claim and what the models say about it."""
+
+    id: str
+    """Its number in the paper's list, or the name of a design beside it."""
+    claim: str
+    status: Status
+    figures: dict[str, Any]
+    models: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields, JSON-ready."""
+        return asdict(self) | {"models": list(self.models)}
+
+
+class Interval(NamedTuple):
+    """A mean over contexts with its 95% t interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def rounded(self) -> dict[str, Any]:
+        """For the results file."""
+        return {"mean": round(self.mean, 1), "ci95": [round(self.low, 1), round(self.high, 1)]}
+
+
+def judge(models: Mapping[str, Measured]) -> list[Claim]:
+    """Test every claim whose models are all among ``models``.
+
+    Args:
+        models: What was measured, by the name of the member.
+    """
+    made = [
+        *_periods(models),
+        _mean_hides_it(models),
+        _boundary(models),
+        *_beside(models),
+    ]
+    return sorted((claim for claim in made if claim is not None), key=lambda claim: claim.id)
+
+
+def _status(seen: Iterable[bool | None]) -> Status:
+    """Of what each model shows: the claim, the contrary, or (None) nothing."""
+    shown = list(seen)
+    if False in shown:
+        return "not confirmed"
+    return "not testable here" if None in shown else "confirmed"
+
+
+def _period_is(model: Measured, stride: int) -> bool | None:
+    """Whether the period is ``stride``; None if the run cannot tell."""
+    verdict = model.verdict
+    if verdict.verdict == "phase-sensitive":
+        return verdict.period == stride
+    return False if verdict.verdict in {"aperiodic", "not-detected"} else None
+
+
+def _is_flat(model: Measured) -> bool | None:
+    """Whether nothing was detected though it would have been; None if the run cannot tell."""
+    if {verdict.verdict for verdict in model.verdicts.values()} & {"phase-sensitive", "aperiodic"}:
+        return False
+    return True if model.verdict.verdict == "not-detected" else None
+
+
+def _periods(models: Mapping[str, Measured]) -> list[Claim | None]:
+    """Claims 1 to 4: which periods there are, and where there is none."""
+    return [
+        _follows(
+            models, "1", "accuracy is periodic with the stride, windows overlapping or not", STRIDES
+        ),
+        _flat(models),
+        _follows(models, "3", "it persists without RoPE", {"w4s4-norope": 4}),
+        _follows(models, "4", "it persists with uniform averaging", {"w4s4-uniform": 4}),
+    ]
+
+
+def _follows(
+    models: Mapping[str, Measured], number: str, claim: str, strides: Mapping[str, int]
+) -> Claim | None:
+    if not strides.keys() <= models.keys():
+        return None
+    figures = {
+        name: {
+            "stride": stride,
+            "period": models[name].verdict.period,
+            "verdict": models[name].verdict.verdict,
+            "gap_pp": _rounded(models[name].verdict.gap.crossfit_pp),
+            "insequence_period": models[name].verdicts["insequence"].period,
+        }
+        for name, stride in strides.items()
+    }
+    seen = [_period_is(models[name], stride) for name, stride in strides.items()]
+    return Claim(number, claim, _status(seen), figures, tuple(strides))
+
+
+def _flat(models: Mapping[str, Measured]) -> Claim | None:
+    """Claim 2, with the control's level: a model that sits at the floor is flat for nothing."""
+    if not {*CONTROLS, *COMPRESSED} <= models.keys():
+        return None
+    figures: dict[str, Any] = {}
+    for name in CONTROLS:
+        verdicts = models[name].verdicts
+        figures[name] = {kind: gap_of(verdict) for kind, verdict in verdicts.items()}
+    best = max(COMPRESSED, key=lambda name: models[name].verdict.mean)
+    level = {name: models[name].verdict.mean for name in (*CONTROLS, best)}
+    figures["highest_compressed"] = {best: round(level[best], 4)}
+    figures["mean_no_lower"] = bool(min(level[name] for name in CONTROLS) >= level[best])
+    status = _status(_is_flat(models[name]) for name in CONTROLS)
+    return Claim("2", "full attention stays within noise", status, figures, CONTROLS)
+
+
+def _mean_hides_it(models: Mapping[str, Measured]) -> Claim | None:
+    """Claim 5: W8/S8 beside full attention with as many KV heads."""
+    names = ("w8s8-kv4", "full-kv4")
+    if not {*names} <= models.keys():
+        return None
+    compressed, full = (models[name].answers[PRIMARY] for name in names)
+    mean = _difference(compressed, full, np.ones(len(full), np.bool_))
+    worst = _worst_difference(compressed, full, 8)
+    figures = {
+        "difference_of_means_pp": mean.rounded(),
+        "difference_at_the_worst_phase_pp": worst.rounded(),
+        "margins_pp": {"mean": MEAN_MARGIN, "worst": WORST_MARGIN},
+        "means": {name: round(models[name].verdict.mean, 4) for name in names},
+        "losses": {name: round(models[name].loss, 3) for name in names},
+    }
+    agrees = _within(mean, MEAN_MARGIN)
+    lower = _beyond(worst, -WORST_MARGIN)
+    return Claim("5", "the mean hides it", _status((agrees, lower)), figures, names)
+
+
+def _within(seen: Interval, margin: float) -> bool | None:
+    """Whether an interval lies within plus or minus ``margin``; None if it straddles an end."""
+    if -margin < seen.low and seen.high < margin:
+        return True
+    return False if seen.low > margin or seen.high < -margin else None
+
+
+def _beyond(seen: Interval, margin: float) -> bool | None:
+    """Whether an interval lies below ``margin``; None if it straddles it."""
+    if seen.high < margin:
+        return True
+    return False if seen.low > margin else None
+
+
+def _boundary(models: Mapping[str, Measured]) -> Claim | None:
+    """Claim 6: the boundary phase of W8/S8, and the phases within the window."""
+    names = ("w8s8", "w8s8-kv4")
+    if not {*names} <= models.keys():
+        return None
+    figures: dict[str, Any] = {}
+    seen: list[bool | None] = []
+    for name in names:
+        answers = models[name].answers[PRIMARY]
+        boundary = answers.position % 8 == 7
+        weak = _contrast(answers, boundary)
+        inside = measure(answers.where(~boundary), kind=PRIMARY, modulus=AXIS, seed=SEED)
+        figures[name] = {"boundary_minus_others_pp": weak.rounded(), "inside": gap_of(inside)}
+        seen += [_beyond(weak, 0.0), _differs(inside)]
+    claim = "the boundary phase is weak, and the phases within a window differ too"
+    return Claim("6", claim, _status(seen), figures, names)
+
+
+def _differs(verdict: Verdict) -> bool | None:
+    """Whether phases differ; None if the run cannot tell."""
+    if verdict.verdict in {"phase-sensitive", "aperiodic"}:
+        return True
+    return False if verdict.verdict == "not-detected" else None
+
+
+def _beside(models: Mapping[str, Measured]) -> list[Claim | None]:
+    """Designs that the list of claims does not speak of, or only at full size."""
+    return [
+        _follows(
+            models, "dsv4", "DeepSeek-V4's layers: the period is their stride of 4", {"dsv4": 4}
+        ),
+        _follows(
+            models, "dsv41", "DeepSeek-V4.1's kernel: the period is its stride of 2", {"dsv41": 2}
+        ),
+        _latent(models),
+    ]
+
+
+def _latent(models: Mapping[str, Measured]) -> Claim | None:
+    """MLA compresses every token by itself: there is no grid, so nothing to be periodic with."""
+    if "mla" not in models:
+        return None
+    figures: dict[str, Any] = {
+        kind: gap_of(verdict) for kind, verdict in models["mla"].verdicts.items()
+    }
+    status = _status([_is_flat(models["mla"])])
+    return Claim(
+        "mla", "a latent for each token (MLA) stays within noise", status, figures, ("mla",)
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
+def _by_context(values: NDArray[np.float64], contexts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Means of ``values`` (n,) in every context, shape (contexts,)."""
+    _, index = np.unique(contexts, return_inverse=True)
+    means: NDArray[np.float64] = np.bincount(index, values) / np.bincount(index)
+    return means
+
+
+def _interval(values: NDArray[np.float64]) -> Interval:
+    """Percentage points; the t interval of independent contexts."""
+    from scipy.stats import t
+
+    mean, n = 100 * float(values.mean()), len(values)
+    half = 100 * float(t.ppf(0.975, n - 1)) * float(values.std(ddof=1)) / n**0.5
+    return Interval(mean, mean - half, mean + half)
+
+
+def _difference(first: Answers, second: Answers, which: NDArray[np.bool_]) -> Interval:
+    """``first`` minus ``second`` over the same questions."""
+    if not np.array_equal(first.item, second.item):
+        raise AssertionError("two models were asked different questions")
+    paired = first.correct.astype(np.float64) - second.correct.astype(np.float64)
+    return _interval(_by_context(paired[which], first.context[which]))
+
+
+def _worst_difference(first: Answers, second: Answers, modulus: int) -> Interval:
+    """The same at the worst phase of ``first``, named on one half and measured on the other.
+
+    The halves are the even and the odd contexts; both ways are put together.
+    """
+    phase, half = first.position % modulus, first.context % 2
+    which = np.zeros(len(first), np.bool_)
+    for side in (0, 1):
+        here = half == side
+        right = np.bincount(phase[here], first.correct[here], minlength=modulus)
+        asked = np.bincount(phase[here], minlength=modulus)
+        which |= (half != side) & (phase == int((right / np.maximum(asked, 1)).argmin()))
+    return _difference(first, second, which)
+
+
+def _contrast(answers: Answers, which: NDArray[np.bool_]) -> Interval:
+    """Accuracy of ``which`` minus that of the others, context by context."""
+    correct, context = answers.correct.astype(float), answers.context
+    shared = np.intersect1d(context[which], context[~which])
+    inside = np.isin(context, shared)
+    chosen = _by_context(correct[which & inside], context[which & inside])
+    others = _by_context(correct[~which & inside], context[~which & inside])
+    return _interval(chosen - others)
