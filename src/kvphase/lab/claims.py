@@ -6,7 +6,8 @@ would not have found an effect. What counts was fixed before the models were mea
 
 * a period is that of the verdict with prefix padding, the published protocol, at the usual level
   (`kvphase.stats.measure`); the in-sequence one stands beside it;
-* "flat" is the verdict ``not-detected`` with prefix padding, and no finding in-sequence;
+* "flat" is a finding in neither design, and the verdict ``not-detected`` in at least one: with
+  prefix padding full attention has hardly room to fall;
 * differences between two models are taken between the same questions, averaged in each context,
   with a t interval over the contexts; "the mean agrees" is a difference whose 95% interval lies
   within `MEAN_MARGIN`, "the worst phase does not" one that lies beyond `WORST_MARGIN`.
@@ -111,9 +112,10 @@ def _period_is(model: Measured, stride: int) -> bool | None:
 
 def _is_flat(model: Measured) -> bool | None:
     """Whether nothing was detected though it would have been; None if the run cannot tell."""
-    if {verdict.verdict for verdict in model.verdicts.values()} & {"phase-sensitive", "aperiodic"}:
+    verdicts = {verdict.verdict for verdict in model.verdicts.values()}
+    if verdicts & {"phase-sensitive", "aperiodic"}:
         return False
-    return True if model.verdict.verdict == "not-detected" else None
+    return True if "not-detected" in verdicts else None
 
 
 def _periods(models: Mapping[str, Measured]) -> list[Claim | None]:
@@ -155,10 +157,14 @@ def _flat(models: Mapping[str, Measured]) -> Claim | None:
     for name in CONTROLS:
         verdicts = models[name].verdicts
         figures[name] = {kind: gap_of(verdict) for kind, verdict in verdicts.items()}
-    best = max(COMPRESSED, key=lambda name: models[name].verdict.mean)
-    level = {name: models[name].verdict.mean for name in (*CONTROLS, best)}
-    figures["highest_compressed"] = {best: round(level[best], 4)}
-    figures["mean_no_lower"] = bool(min(level[name] for name in CONTROLS) >= level[best])
+    for kind in models["full"].verdicts:
+        level = {name: models[name].verdicts[kind].mean for name in (*CONTROLS, *COMPRESSED)}
+        best, least = max(COMPRESSED, key=level.__getitem__), min(CONTROLS, key=level.__getitem__)
+        figures[f"{kind}_mean_no_lower"] = {
+            least: round(level[least], 4),
+            best: round(level[best], 4),
+            "holds": level[least] >= level[best],
+        }
     status = _status(_is_flat(models[name]) for name in CONTROLS)
     return Claim("2", "full attention stays within noise", status, figures, CONTROLS)
 
