@@ -23,6 +23,16 @@ def test_the_compressed_toy_is_phase_sensitive_with_period_four(tmp_path: Path) 
     assert not run.partial
 
 
+@pytest.mark.parametrize(("name", "stride"), [("w4s4", 4), ("w8s8", 8)])
+def test_toys_without_overlap_have_the_period_of_their_stride(
+    name: str, stride: int, tmp_path: Path
+) -> None:
+    settings = kvphase.Settings(seed=1, cold=10)
+    found = kvphase.check(f"toy:{name}", settings, out=tmp_path / "a.kvphase").verdict
+    assert (found.verdict, found.period) == ("phase-sensitive", stride)
+    assert found.audit.cold_flips == found.audit.repeat_flips == 0
+
+
 def test_its_control_shows_nothing_and_would_have_shown_ten_points(tmp_path: Path) -> None:
     found = kvphase.check("toy:full", kvphase.Settings(seed=1), out=tmp_path / "a.kvphase").verdict
     assert found.verdict == "not-detected"

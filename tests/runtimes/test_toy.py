@@ -237,7 +237,7 @@ def test_what_is_known_of_the_model(runtime: ToyRuntime, model: Lookup) -> None:
     assert runtime.about.extra["compression"] == "none: full attention"
 
 
-@pytest.mark.parametrize("name", ["w8s4", "full"])
+@pytest.mark.parametrize("name", toy_names())
 def test_shipped_toys_answer_the_same_cached_and_cold(name: str) -> None:
     toy = ToyRuntime.load(name)
     facts = "".join(

@@ -62,8 +62,8 @@ def pair(
     return load_exported(path), ToyModel.load(path)
 
 
-def test_both_toys_ship() -> None:
-    assert set(SHIPPED) == {"full", "w8s4"}
+def test_four_toys_ship() -> None:
+    assert set(SHIPPED) == {"full", "w4s4", "w8s4", "w8s8"}
 
 
 def test_shipped_files_are_small_and_hold_no_pickle(shipped: str) -> None:
@@ -209,4 +209,6 @@ def test_the_recorded_numbers_come_out_again(shipped: str) -> None:
     for design, expected in record["results"].items():
         again = summarise(evaluate(toy, record["records"], design, 6, expected["seed"]))
         error = 0.5 / np.sqrt(again["questions"])
-        assert abs(again["mean"] - expected["mean"]) < 5 * error
+        # few contexts ask some residues more often than others, so compare at equal residues
+        recorded = np.average(expected["by_residue_mod_8"], weights=again["asked"])
+        assert abs(again["mean"] - recorded) < 5 * error

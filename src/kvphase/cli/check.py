@@ -32,7 +32,7 @@ def check(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="http://HOST:PORT of a llama-server, or toy:w8s4, toy:full. "
+            help="http://HOST:PORT of a llama-server, or toy:w8s4, toy:full, toy:w4s4, toy:w8s8. "
             "Without one: toy:w8s4, a small model that depends on phase.",
             show_default=False,
         ),
@@ -97,6 +97,14 @@ def check(
         list[str] | None,
         typer.Option(help="NAME=VALUE kept with the run, such as kv=q8_0."),
     ] = None,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(
+            help="Ask the prompts of a file: key-value JSONL, RULER, HELMET json_kv, pass key, "
+            "needle, story, chat transcripts.",
+            show_default=False,
+        ),
+    ] = None,
     price: Annotated[
         str | None,
         typer.Option(help="PROMPT,ANSWER[,CACHED] in dollars per million tokens."),
@@ -133,6 +141,29 @@ def check(
     from kvphase.runs.budget import Budget, Prices
     from kvphase.runs.settings import Settings
 
+    prices = Prices.parse(price) if price else None
+    bounds = Budget.parse(budget, prices) if budget else None
+    if dataset is not None:
+        from kvphase.cli.datasets import Sitting, measured_file, only_dataset
+        from kvphase.runs.dataset import Options
+
+        only_dataset(
+            {
+                "--like": like,
+                "--probe": probe,
+                "--rungs": rungs,
+                "--context": context,
+                "--records": records,
+                "--design": design is not Design.INSEQUENCE,
+                "--cold": cold is not None,
+                "--no-early": not early,
+                "--no-adapt": not adapt,
+                "--confirm": confirm is not Confirming.AUTO,
+            }
+        )
+        options = Options(modulus, seed, questions, chat, labels_of(label or []), exclusive)
+        measured_file(dataset, target, options, Sitting(bounds, out, resume, json, plan))
+        return
     frozen_designs, frozen_seed, frozen_early = frozen(like, probe)
     if frozen_seed is not None:
         only_frozen(
@@ -164,8 +195,6 @@ def check(
         confirm=confirm.value,
         frozen=frozen_designs,
     )
-    prices = Prices.parse(price) if price else None
-    bounds = Budget.parse(budget, prices) if budget else None
     if plan:
         planned(target_or_default(target), settings, bounds, exclusive=exclusive, json=json)
         return

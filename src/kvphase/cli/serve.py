@@ -10,7 +10,7 @@ __all__ = ["serve"]
 
 
 def serve(
-    toy: Annotated[str, typer.Argument(help="The toy model: toy:w8s4, toy:full.")],
+    toy: Annotated[str, typer.Argument(help="toy:w8s4, toy:full, toy:w4s4 or toy:w8s8.")],
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 0,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     fault: Annotated[

@@ -5,7 +5,7 @@ model's settings) and ``training`` (those of its training). Nothing in it is pic
 ``numpy.load(..., allow_pickle=False)`` reads it.
 
 As a command it also measures the model and writes a record beside it:
-``python -m kvphase.lab.export runs/w8s4/checkpoint.safetensors w8s4.npz --records 32``.
+``python -m kvphase.lab.export runs/toy-w8s8/checkpoint.safetensors w8s8.npz --records 24``.
 """
 
 from __future__ import annotations
@@ -127,8 +127,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--records", type=int, required=True, help="records per context")
     parser.add_argument("--contexts", type=int, default=300, help="contexts per design")
     parser.add_argument("--seed", type=int, default=1_000_000, help="seed of the contexts")
+    parser.add_argument("--preset", help="what `kvphase lab train` was given, for the record")
     args = parser.parse_args(argv)
     model, training = load_checkpoint(args.checkpoint)
+    if args.preset is not None:
+        training = {"command": f"kvphase lab train {args.preset}", **training}
     export(model, args.out, training)
     found = record(args.out, args.records, args.contexts, args.seed)
     args.out.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
