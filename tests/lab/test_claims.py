@@ -13,7 +13,7 @@ from kvphase.errors import UsageError
 from kvphase.lab import claiming
 from kvphase.lab.claims import STRIDES, judge
 from kvphase.lab.compressors import ChunkedConfig
-from kvphase.lab.family import MEMBERS, experiment, load_member, train_member
+from kvphase.lab.family import MEMBERS, experiment, load_member, shipped, train_member
 from kvphase.lab.figures import AXIS, PRIMARY, SEED, Measured, _plan
 from kvphase.stats import measure
 from kvphase.types import Answers
@@ -172,3 +172,19 @@ def test_figures_are_compared_with_those_recorded(tmp_path: Path) -> None:
     path.write_text("[]")
     with pytest.raises(UsageError, match="not a results file"):
         claiming._compared(results, path)
+
+
+@pytest.mark.slow
+def test_the_shipped_figures_come_out_again() -> None:
+    # the smallest and the largest stride; all of them: `kvphase lab claims`
+    found = claiming.claims(claiming.Options(only=("w4s4-uniform", "w12s12"), jobs=1))
+    assert found["recorded"] == "same"
+    periods = [found["models"][name]["prefix"]["period"] for name in ("w4s4-uniform", "w12s12")]
+    assert periods == [4, 12]
+
+
+def test_every_member_ships_with_its_figures() -> None:
+    for name in MEMBERS:
+        load_member(name, shipped())
+    results = json.loads((shipped() / "results.json").read_text("utf-8"))
+    assert results["models"].keys() == MEMBERS.keys()
