@@ -30,12 +30,14 @@ def smooth(rng: np.random.Generator, n: int) -> NDArray[np.float64]:
     made = rng.normal(size=n + 32)
     for i in range(1, n + 32):
         made[i] += 0.7 * made[i - 1]
-    return made[32:]
+    kept: NDArray[np.float64] = made[32:]
+    return kept
 
 
 def one_off(rng: np.random.Generator, n: int) -> NDArray[np.float64]:
     """A single odd answer, at the edge as often as elsewhere."""
-    return (np.arange(n) == rng.integers(n)).astype(np.float64)
+    odd: NDArray[np.float64] = (np.arange(n) == rng.integers(n)).astype(np.float64)
+    return odd
 
 
 def step(rng: np.random.Generator, n: int) -> NDArray[np.float64]:

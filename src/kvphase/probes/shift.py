@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from kvphase.probes.content import design_key, digest
+from kvphase.probes.shift_columns import FEW
+from kvphase.probes.shifted import GO_ON, judged
 from kvphase.types import Arm, Ask
 
 if TYPE_CHECKING:
@@ -22,15 +24,10 @@ if TYPE_CHECKING:
 BASE = 8
 """Filler tokens at shift 0: a multiple of the usual periods, so that shift 0 has the phase of the
 prompt as it is."""
-FEW, MANY = 8, 16
-"""Shifts: two and four cycles of period 4."""
+MANY = 2 * FEW
+"""Shifts at most: `FEW` are two cycles of period 4, these four."""
 PHASES = 4
 """Shifts at which a moved span is asked."""
-GO_ON = 0.3
-"""P value of the first eight shifts up to which eight more are asked. One weak shift of four comes
-out as periodic in 5 of 28 arrangements by chance: eight shifts never decide, so they must not be
-stopped too early. Stopping here finds nothing and so raises no error rate."""
-
 Measure = Literal["score", "right", "groups"]
 Place = Literal["head", "tail"]
 
@@ -218,8 +215,6 @@ def shift(plan: ShiftPlan) -> Flow[Answers]:
     Returns:
         All answers.
     """
-    from kvphase.probes.shifted import judged
-
     described = plan.as_json()
     answers = yield plan.plain()
     answers = answers.join((yield plan.screen(0, plan.first)))

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from kvphase.catalogue import message
+from kvphase.probes.shift_columns import (
+    FEW,
+    complete,
+    level_of,
+    measure_of,
+    outcome,
+    residue_means,
+)
 from kvphase.stats import pads
 from kvphase.stats.audit import NEAR_TIE
 from kvphase.stats.power import mde_pp
@@ -28,11 +35,10 @@ MARGIN_PP = 10.0
 """Deviation, in percentage points, up to which the tail control counts as flat."""
 CONTROL = 0.05
 """P value of the control at which the marked span's position is no longer the explanation."""
-FEW, GO_ON = 8, 0.3
-CLIP = 1e-6
-"""Probabilities are taken as at least this far from 1: their logarithms are no more exact."""
-CENSORED = 1.0
-"""Log-odds by which an answer that was not among the scores lies below the lowest that was."""
+GO_ON = 0.3
+"""P value of the first eight shifts up to which eight more are asked. One weak shift of four comes
+out as periodic in 5 of 28 arrangements by chance: eight shifts never decide, so they must not be
+stopped too early. Stopping here finds nothing and so raises no error rate."""
 HIGH, LOW = 0.97, 0.03
 
 TailName = Literal["flat", "not-flat", "inconclusive"]
@@ -91,28 +97,18 @@ class Found:
     notes: tuple[str, ...]
 
 
-def grid(
-    answers: Answers, task: int, arm: Arm, block: int, column: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """A column at each pad in the order of pads, shape (pads,)."""
-    mask = (answers.item == task) & (answers.arm == arm.value) & (answers.block == block)
-    order = np.argsort(answers.pad[mask], kind="stable")
-    values: NDArray[np.float64] = column[mask][order]
-    return values
-
-
 def judged(plan: dict[str, Any], answers: Answers) -> Found:
     """The verdict over all tasks, fillers and shifts that were answered at every filler."""
     tasks = plan["tasks"]
     rng = np.random.default_rng([plan["seed"], 0x7368])
-    count = _complete(plan, answers)
-    outcomes = [_outcome(tasks, i, answers, Arm.SCREEN, count) for i in range(len(tasks))]
+    count = complete(plan, answers)
+    outcomes = [outcome(tasks, i, answers, Arm.SCREEN, count) for i in range(len(tasks))]
     whole = [np.mean(one, axis=0) for one in outcomes] if count else []
     found = pads.swept(whole, rng) if count else pads.Swept(None, None, replicates=False)
-    measures = {_measure(task) for task in tasks}
+    measures = {measure_of(task) for task in tasks}
     p, alpha = found.p_value, ALPHA
     families = _families(outcomes) if count else []
-    levels = [_level(tasks, i, answers, Arm.SCREEN, count) for i in range(len(tasks))]
+    levels = [level_of(tasks, i, answers, Arm.SCREEN, count) for i in range(len(tasks))]
     agree = None
     period = None
     if p is not None and p <= alpha and count > FEW and found.period is not None:
@@ -170,80 +166,6 @@ class _Seen:
     asked: int
 
 
-def _measure(task: dict[str, Any]) -> str:
-    if task["expected"] is None:
-        return "groups"
-    return "score" if task["scored"] else "right"
-
-
-def _complete(plan: dict[str, Any], answers: Answers) -> int:
-    """Shifts that every task and filler has an answer at, from the first on."""
-    screen = answers.arm == Arm.SCREEN.value
-    counts = [
-        int(((answers.item == i) & screen & (answers.block == block)).sum())
-        for i, task in enumerate(plan["tasks"])
-        for block in range(len(task["families"]))
-    ]
-    least = min(counts, default=0)
-    return least if least in (FEW, 2 * FEW) else FEW if least > FEW else 0
-
-
-def _outcome(
-    tasks: Sequence[dict[str, Any]], i: int, answers: Answers, arm: Arm, count: int
-) -> NDArray[np.float64]:
-    """What is tested of a task, shape (fillers, shifts, columns)."""
-    task = tasks[i]
-    blocks = range(len(task["families"]) if arm is Arm.SCREEN else 1)
-    kind = _measure(task)
-    if kind == "groups":
-        names, label = np.unique(answers.text, return_inverse=True)
-        labels = label.reshape(-1).astype(np.float64)
-        rows = [grid(answers, i, arm, b, labels)[:count] for b in blocks]
-        stacked = np.stack(rows)[..., None] == np.arange(len(names))
-        groups: NDArray[np.float64] = stacked[..., stacked.any(axis=(0, 1))].astype(np.float64)
-        return groups
-    if kind == "right":
-        right = (answers.correct == 1).astype(np.float64)
-        return np.stack([grid(answers, i, arm, b, right)[:count] for b in blocks])[..., None]
-    mine = (answers.item == i) & np.isin(answers.arm, (Arm.SCREEN.value, Arm.TAIL.value))
-    odds = np.zeros(len(answers))
-    odds[mine] = log_odds(answers.logprob[mine])
-    return np.stack([grid(answers, i, arm, b, odds)[:count] for b in blocks])[..., None]
-
-
-def log_odds(logprob: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Natural logarithm of the odds of the right answer against all others, shape (n,).
-
-    Not against the tempting one alone: that may be too unlikely to be among the scores. The right
-    one, where it is not, ranks just below the lowest that is known.
-    """
-    right = np.minimum(logprob, 0.0)
-    odds: NDArray[np.float64] = right - np.log(np.maximum(-np.expm1(right), CLIP))
-    known = np.isfinite(odds)
-    lowest = float(odds[known].min()) if known.any() else 0.0
-    return np.where(known, odds, lowest - CENSORED)
-
-
-def _level(
-    tasks: Sequence[dict[str, Any]], i: int, answers: Answers, arm: Arm, count: int
-) -> NDArray[np.float64]:
-    """Probability of the right answer, right or wrong, or the commonest answer; shape (shifts,)."""
-    task = tasks[i]
-    kind = _measure(task)
-    if kind == "score":
-        column = np.exp(np.nan_to_num(answers.logprob, nan=-np.inf))
-    elif kind == "right":
-        column = (answers.correct == 1).astype(np.float64)
-    else:
-        mine = answers.where((answers.item == i) & (answers.arm == Arm.SCREEN.value))
-        common = Counter(mine.text.tolist()).most_common(1)
-        column = (answers.text == (common[0][0] if common else "")).astype(np.float64)
-    blocks = range(len(task["families"]) if arm is Arm.SCREEN else 1)
-    rows = np.stack([grid(answers, i, arm, b, column)[:count] for b in blocks])
-    mean: NDArray[np.float64] = rows.mean(axis=0)
-    return mean
-
-
 def _families(outcomes: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
     """All tasks' columns for each filler that every task has."""
     least = min(len(one) for one in outcomes)
@@ -276,20 +198,6 @@ def _slots(
     return 100 * float(np.mean(gaps)), tuple(slots)
 
 
-def residue_means(level: NDArray[np.float64], period: int) -> NDArray[np.float64]:
-    """Mean at each residue of the pad, without a drift, about the overall mean; shape (period,).
-
-    Residues and drift are fitted together: four unequal cycles would leak into each other.
-    """
-    n = len(level)
-    trend = pads.trend_of(n)[:, 1:]
-    marks = (np.arange(n)[:, None] % period == np.arange(period)).astype(np.float64)
-    both = np.concatenate([marks, trend], axis=1)
-    fit = np.linalg.lstsq(both, level, rcond=None)[0][:period]
-    clipped: NDArray[np.float64] = np.clip(fit, 0.0, 1.0) if level.max() <= 1.0 else fit
-    return clipped
-
-
 def _swing(
     tasks: Sequence[dict[str, Any]], whole: Sequence[NDArray[np.float64]], period: int | None
 ) -> float | None:
@@ -299,7 +207,7 @@ def _swing(
     swings = [
         float(np.ptp(residue_means(one[:, 0] + 10.0, period)))
         for task, one in zip(tasks, whole, strict=True)
-        if _measure(task) == "score"
+        if measure_of(task) == "score"
     ]
     return max(swings, default=None)
 
@@ -309,13 +217,13 @@ def _mde(levels: Sequence[NDArray[np.float64]], count: int) -> float | None:
     n, t = count, len(levels)
     trend = pads.trend_of(n)
     nuisance: NDArray[np.float64] = np.kron(np.eye(t), trend).astype(np.float64)
-    outcome = np.concatenate([level - trend @ (trend.T @ level) for level in levels])
-    if float(np.square(outcome).sum()) <= 1e-18:
+    values = np.concatenate([level - trend @ (trend.T @ level) for level in levels])
+    if float(np.square(values).sum()) <= 1e-18:
         return None
     series = Series(
         phase=np.tile(np.arange(n), t),
         along=np.tile(np.arange(n), t),
-        outcome=outcome,
+        outcome=values,
         weight=np.ones(n * t),
         stratum=np.repeat(np.arange(t), n),
         fitted=np.zeros(n * t),
@@ -337,9 +245,9 @@ def _tail(
     n = min(counts, default=0)
     if n < 2 * period:
         return None
-    whole = [_outcome(tasks, i, answers, Arm.TAIL, n)[0] for i in have]
+    whole = [outcome(tasks, i, answers, Arm.TAIL, n)[0] for i in have]
     p = pads.single(whole, period, rng)
-    level = np.mean([_level(tasks, i, answers, Arm.TAIL, n) for i in have], axis=0)
+    level = np.mean([level_of(tasks, i, answers, Arm.TAIL, n) for i in have], axis=0)
     left = pads.detrended(level[:, None])[:, 0]
     means = residue_means(left + 1.0, period)
     size = np.abs(means - means.mean())
@@ -357,7 +265,7 @@ def _tail(
 
 
 def _continuous(tasks: Sequence[dict[str, Any]], have: Sequence[int]) -> bool:
-    return all(_measure(tasks[i]) == "score" for i in have)
+    return all(measure_of(tasks[i]) == "score" for i in have)
 
 
 @dataclass(frozen=True, slots=True)
