@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from decide.worlds import WEAK, contents, length, measured, run
+from decide.worlds import WEAK, by_question, contents, length, measured, run
 from kvphase.decide.compare import ALPHA, compare, matched
 from kvphase.decide.pairs import gap_difference, mean_difference, pattern_paired
 from kvphase.decide.phases import Tally, chance_of_wrong_order, crossfit_extremes, holm, tally
@@ -34,7 +34,8 @@ RUNS = 500
 STRONG = [0.29, 0.29, -0.4, 0.29] * 2
 """A phase so weak, and others so strong, that answers vary five times as much at one residue."""
 SAME: dict[str, Truth] = {
-    **{name: NULLS[name] for name in ("constant", "depth", "item", "context", "runs", "ceiling")},
+    **{name: NULLS[name] for name in ("constant", "depth", "context", "runs", "ceiling")},
+    "question": by_question(0),
     "phase": periodic(0.75, WEAK),
     "strong phase": periodic(0.7, STRONG),
 }
@@ -51,8 +52,11 @@ def test_equal_models_are_said_to_differ_no_more_often_than_stated() -> None:
         world = worlds[seed % len(worlds)]
         # Every fourth pair was asked different questions.
         other = 100_000 + seed if (seed // len(worlds)) % 4 == 3 else seed
-        one = measured(SAME[world], 2 * seed, questions=seed)
-        two = measured(SAME[world], 2 * seed + 1, questions=other, name="b.kvphase")
+        same = [
+            by_question(asked) if world == "question" else SAME[world] for asked in (seed, other)
+        ]
+        one = measured(same[0], 2 * seed, questions=seed)
+        two = measured(same[1], 2 * seed + 1, questions=other, name="b.kvphase")
         pair = compare([one, two], seed=seed).tables[0].pairs[0]
         assert pair.paired == (other == seed)
         if pair.finding != "none":

@@ -71,6 +71,19 @@ def run(*lengths: Length, name: str = "a.kvphase", **changed: Any) -> Evidence: 
     return Evidence(**{**values, **changed})
 
 
+def by_question(questions: int) -> Truth:
+    """Some questions are easy and some are hard, for every model that is asked them.
+
+    `kvphase.stats.simulate.by_item` gives the n-th question of all contexts one ability, drawn
+    anew for each run: two runs of it are two models of different level.
+    """
+
+    def truth(layout: Layout, _: np.random.Generator) -> NDArray[np.float64]:
+        return np.random.default_rng([8, questions]).beta(0.8, 0.4, size=len(layout.position))
+
+    return truth
+
+
 def measured(
     truth: Truth,
     seed: int,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kvphase.errors import UsageError
-from kvphase.lab.checkpoint import find_checkpoint, load_checkpoint
+from kvphase.lab.checkpoint import NAME, find_checkpoint, load_checkpoint
 from kvphase.runtimes.toy import ToyEngine, ToyRuntime, ToyWords
 from kvphase.types import About
 from kvphase.version import __version__
@@ -85,8 +85,9 @@ async def open_checkpoint(path: str | Path) -> AsyncIterator[LabRuntime]:
             f"{file.name} was trained on text: only models trained on lookups (data.kind: lookup)"
             " have a vocabulary of words to ask records with"
         )
-    engine = ToyEngine(file.parent.name, LabModel(decoder), words)
-    engine.name = f"lab:{file.parent.name}"
+    name = file.parent.name if file.name == NAME else file.stem
+    engine = ToyEngine(name, LabModel(decoder), words)
+    engine.name = f"lab:{name}"
     engine.parameters = sum(weight.numel() for weight in decoder.parameters())
     about = _about(engine, decoder, settings["step"], file)
     async with LabRuntime(engine, about) as runtime:
@@ -102,7 +103,7 @@ def _about(engine: ToyEngine, decoder: Decoder, step: int, file: Path) -> About:
         target=engine.name,
         runtime="lab",
         build=f"kvphase {__version__}, torch {torch.__version__}",
-        model=f"{file.parent.name} {digest}",
+        model=f"{engine.name.removeprefix('lab:')} {digest}",
         extra={
             "compression": ", ".join([settings["name"], *parts]),
             "layers": str(decoder.config.layers),
