@@ -10,6 +10,8 @@ from kvphase.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tokenizers import Tokenizer
+
 
 class FileTokenizer:
     """Tokenizes with a file as Hugging Face's fast tokenizers save it; nothing is downloaded.
@@ -17,6 +19,8 @@ class FileTokenizer:
     Attributes:
         bos: The ids that the file's own rules put before every text; empty if none.
     """
+
+    bos: tuple[int, ...]
 
     def __init__(self, path: str | Path) -> None:
         """Read ``path``.
@@ -33,9 +37,20 @@ class FileTokenizer:
             self._tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:
             raise UsageError(f"{path} is not a tokenizer.json: {error}") from error
+        self._take_over()
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> FileTokenizer:
+        """The same around a tokenizer that was read already; it must not be used elsewhere."""
+        made = cls.__new__(cls)
+        made._tokenizer = tokenizer
+        made._take_over()
+        return made
+
+    def _take_over(self) -> None:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self.bos: tuple[int, ...] = self._start()
+        self.bos = self._start()
 
     async def tokenize(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:
         """Token ids of each text, without BOS; special tokens are parsed only if ``special``."""
