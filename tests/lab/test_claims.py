@@ -168,7 +168,7 @@ def test_figures_are_compared_with_those_recorded(tmp_path: Path) -> None:
     path.write_text(json.dumps(results))
     assert claiming._compared(results, path) == "same"
     results["models"]["full"]["loss"] = 1.1
-    assert claiming._compared(results, path) == "differs: full.loss"
+    assert claiming._compared(results, path) == "differs: full.loss: recorded 1.0, measured 1.1"
     path.write_text("[]")
     with pytest.raises(UsageError, match="not a results file"):
         claiming._compared(results, path)

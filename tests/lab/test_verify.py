@@ -74,7 +74,7 @@ def test_the_designs_that_ship_pass(config: ModelConfig) -> None:
     [
         ("", "^$"),
         ("odd", r"^shapes: forward returns \[2, 8, 15\] for 32 tokens, not \[2, 8, 16\]"),
-        ("ahead", "causality: changing token .* cache"),
+        ("ahead", "causality: changing token"),
         ("early", "causality: changing token"),
         ("long", "^cache: decoding token by token differs .*window"),
         ("blank", "memory: token 0 never reaches the last output"),

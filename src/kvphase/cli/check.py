@@ -32,7 +32,8 @@ def check(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="http://HOST:PORT of a llama-server, or toy:w8s4, toy:full, toy:w4s4, toy:w8s8. "
+            help="http://HOST:PORT of a llama-server, lab:FOLDER, transformers:FOLDER, "
+            "or toy:w8s4, toy:full, toy:w4s4, toy:w8s8. "
             "Without one: toy:w8s4, a small model that depends on phase.",
             show_default=False,
         ),
@@ -91,7 +92,11 @@ def check(
         typer.Option(help="Ask what another run asked: same items and difficulty."),
     ] = None,
     probe: Annotated[
-        str | None, typer.Option(help="A named design that never changes: needle@1.")
+        str | None,
+        typer.Option(
+            help="A named design that never changes: needle@1; lookup@1 and lookup-prefix@1 "
+            "for models of the lab."
+        ),
     ] = None,
     label: Annotated[
         list[str] | None,

@@ -29,7 +29,10 @@ def _group() -> None:
 @lab.command(short_help="Train a model: a YAML or JSON file, or a preset.")
 def train(
     config: Annotated[
-        str, typer.Argument(help="A .yaml or .json file, or a preset: laptop, paper, toy-w8s4 ...")
+        str,
+        typer.Argument(
+            help="A .yaml or .json file, or a preset: laptop, family, paper, toy-w8s4 ..."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run.  [default: runs/NAME]")

@@ -111,13 +111,26 @@ def _compared(results: Mapping[str, Any], path: Path) -> str:
         recorded = json.loads(path.read_text("utf-8"))["models"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path} is not a results file of kvphase lab claims") from error
+    measured = json.loads(json.dumps(results["models"]))
     differ = [
-        f"{name}.{figure}"
-        for name, figures in json.loads(json.dumps(results["models"])).items()
-        for figure, value in figures.items()
-        if recorded.get(name, {}).get(figure) != value
+        line
+        for name, figures in measured.items()
+        for line in _differences(name, recorded.get(name), figures)
     ]
-    return f"differs: {', '.join(differ)}" if differ else "same"
+    return f"differs: {'; '.join(differ)}" if differ else "same"
+
+
+def _differences(name: str, recorded: Any, measured: Any) -> list[str]:  # noqa: ANN401 - JSON
+    """Every figure that is not the one recorded, by its path."""
+    if isinstance(recorded, dict) and isinstance(measured, dict):
+        return [
+            line
+            for key, value in measured.items()
+            for line in _differences(f"{name}.{key}", recorded.get(key), value)
+        ]
+    if recorded == measured:
+        return []
+    return [f"{name}: recorded {_spelled(recorded)}, measured {_spelled(measured)}"]
 
 
 def lines(found: Mapping[str, Any]) -> str:

@@ -124,6 +124,9 @@ def _one(experiment: Experiment, folder: Path, options: Options) -> dict[str, An
     if trainer.done:
         _tell(f"{folder}: going on from step {trainer.done}")
     begun = trainer.done
+    weights = sum(weight.numel() for weight in trainer.model.parameters())
+    steps, every = experiment.train.steps, options.every
+    _tell(f"{experiment.name}: {weights:,} parameters, {steps} steps, a line every {every}")
 
     def watch(line: Mapping[str, Any]) -> None:
         _tell(_progress(line, experiment.train.steps, begun))

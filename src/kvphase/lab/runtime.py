@@ -89,12 +89,12 @@ async def open_checkpoint(path: str | Path) -> AsyncIterator[LabRuntime]:
     engine = ToyEngine(name, LabModel(decoder), words)
     engine.name = f"lab:{name}"
     engine.parameters = sum(weight.numel() for weight in decoder.parameters())
-    about = _about(engine, decoder, settings["step"], file)
+    about = _about(engine, decoder, settings, file)
     async with LabRuntime(engine, about) as runtime:
         yield runtime  # type: ignore[misc]  # __aenter__ returns the runtime itself
 
 
-def _about(engine: ToyEngine, decoder: Decoder, step: int, file: Path) -> About:
+def _about(engine: ToyEngine, decoder: Decoder, trained: dict[str, Any], file: Path) -> About:
     """Describe the model; the digest of its weights tells two trainings of one name apart."""
     digest = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
     settings = engine.model.config["compressor"]
@@ -108,6 +108,6 @@ def _about(engine: ToyEngine, decoder: Decoder, step: int, file: Path) -> About:
             "compression": ", ".join([settings["name"], *parts]),
             "layers": str(decoder.config.layers),
             "parameters": f"{engine.parameters:,}",
-            "trained": f"{step:,} steps",
+            "trained": f"{trained['step']:,} of {trained['steps']:,} steps",
         },
     )

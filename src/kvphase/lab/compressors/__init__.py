@@ -105,7 +105,8 @@ def compressor_from_dict(data: Mapping[str, Any]) -> CompressorConfig:
         known = ", ".join(sorted(REGISTRY))
         raise UsageError(
             f"compressor.name: no compressor design is called {name!r}; known: {known}. A design of"
-            f" your own is imported with --import FILE or by the environment variable {VARIABLE}"
+            f" your own is imported from the file that the environment variable {VARIABLE} names"
+            " (`kvphase lab` also takes --import FILE)"
         )
     return fill(REGISTRY[name], settings, "compressor")
 
