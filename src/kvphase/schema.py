@@ -185,6 +185,40 @@ class ConfirmJson(Document):
     partial: bool
 
 
+class UnusableJson(Document):
+    """Entries of a file that were not measured, and why."""
+
+    why: str
+    count: int
+    line: int
+    """Of the first of them."""
+
+
+class DatasetJson(Document):
+    """A file of test prompts, and where its facts stand in the prompts as they are."""
+
+    file: str
+    format: str
+    digest: str
+    """Of its prompts, facts and answers, whatever the file is called."""
+    entries: int
+    drawn: int
+    """Entries that were looked at: all, or a random thousand."""
+    usable: int
+    unusable: tuple[UnusableJson, ...]
+    facts: int
+    residues: dict[str, tuple[int, ...]]
+    """For each modulus the number of facts at each residue."""
+    spread: Literal["locked", "uneven", "few", "spread"]
+    at: tuple[int, int, int] | None
+    """Where locked: modulus, residue, facts there."""
+    prompts: int
+    """Prompts that were shifted."""
+    mean_as_is: float | None
+    """Share of right answers to the prompts as they stand; null before the first."""
+    n_as_is: int
+
+
 class VerdictFile(Document):
     """``verdict.json``: everything a reader needs to trust or repeat a measurement."""
 
@@ -240,3 +274,5 @@ class VerdictFile(Document):
     balance: BalanceJson | None
     demo: bool
     """A toy model was measured, not the reader's."""
+    dataset: DatasetJson | None = None
+    """The file whose prompts were asked; null where the prompts were composed."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from kvphase.errors import StoreError
+from kvphase.report.unusable import unusable
 from kvphase.schema import VERDICT_SCHEMA, VerdictFile
 from kvphase.version import __version__
 
@@ -71,11 +72,40 @@ def run_document(run: Run) -> VerdictFile:
         confirm=_confirm(run),
         traffic=None if manifest.get("traffic") is None else bool(manifest["traffic"]),
         digest=run_digest(run),
+        dataset=_dataset(run),
     )
 
 
-def rows_document(verdict: Verdict, name: str, seed: int) -> VerdictFile:
-    """The document of results that were analysed, not asked."""
+def _dataset(run: Run) -> dict[str, Any] | None:
+    """The file that was asked, if one was."""
+    held = run.manifest.get("dataset")
+    if held is None:
+        return None
+    shifted = [r.stage.design["prompts"] for r in run.results if r.stage.kind == "shifted"]
+    kept = ("file", "format", "digest", "entries", "drawn", "usable", "facts", "residues")
+    right, asked = held.get("asis", (0, 0))
+    return {
+        **{name: held[name] for name in (*kept, "spread", "at")},
+        "unusable": [
+            {"why": str(one.why), "count": one.count, "line": one.line} for one in unusable(held)
+        ],
+        "prompts": sum(shifted),
+        "mean_as_is": right / asked if asked else None,
+        "n_as_is": asked,
+    }
+
+
+def rows_document(
+    verdict: Verdict, name: str, seed: int, *, rotation_known: bool = True
+) -> VerdictFile:
+    """The document of results that were analysed, not asked.
+
+    Args:
+        verdict: What was found.
+        name: Of the file.
+        seed: Of the test.
+        rotation_known: Positions are those of the final prompt, not short of a template's head.
+    """
     nothing = dict.fromkeys(_OF_MANIFEST)
     about: dict[str, Any] = {
         **nothing,
@@ -90,6 +120,7 @@ def rows_document(verdict: Verdict, name: str, seed: int) -> VerdictFile:
         "tokens": {"prefilled": None, "cached": None, "generated": None},
         "seconds": None,
         "balance": None,
+        "rotation_known": rotation_known,
     }
     found = asdict(verdict)
     shared = {

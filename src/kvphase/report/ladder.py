@@ -62,6 +62,8 @@ def rung_name(rung: str, say: Catalogue = ENGLISH) -> str:
         n = int(tokens)
         length = f"{n // 1024}k" if n % 1024 == 0 else f"{n:,}"
         return length if kind == "needle" else say(f"terminal.rung.{kind}", length=length)
+    if kind in ("asis", "shifted"):
+        return say(f"terminal.rung.{kind}")
     if rung in ("flip", "imported"):
         return say(f"terminal.rung.{rung}")
     return clean(rung)

@@ -286,6 +286,13 @@ def _commands(said: Words, facts: PageFacts) -> list[tuple[str, str]]:
     if said.document.rung == "imported":
         return [(said.say("page.again.imported"), f"kvphase analyze {target}")]
     run = shlex.quote(clean(facts.run or "RUN.kvphase"))
+    held = said.document.dataset
+    if held is not None:
+        asked = f"kvphase check {target} --dataset {shlex.quote(clean(held.file))}"
+        return [
+            (said.say("page.again.dataset"), f"{asked} --seed {said.document.seed}"),
+            (said.say("page.again.page"), f"kvphase report {run} --lang {said.language}"),
+        ]
     return [
         (said.say("page.again.lead"), f"kvphase check {target} --like {run}"),
         (said.say("page.again.page"), f"kvphase report {run} --lang {said.language}"),

@@ -69,6 +69,8 @@ class Words:
         kind, _, tokens = name.partition("-")
         if kind == "needle" and tokens.isdecimal():
             return self.say("page.rung.needle", tokens=f"{int(tokens):,}")
+        if kind in ("asis", "shifted"):
+            return self.say(f"page.rung.{kind}")
         return self.known("page", f"rung.{name}") or name
 
     def design(self, name: str) -> str:

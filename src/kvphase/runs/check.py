@@ -209,6 +209,8 @@ def _begin(
         raise StoreError(f"{out.name} exists already; add --resume to go on with it")
     with Store.read(out) as store, _sound(out):
         recorded = store.manifest
+        if "dataset" in recorded:
+            raise UsageError(message("dataset.again", name=out.name))
         done = recorded.get("state") == "done"
         target, settings = _same_settings(recorded, target, settings, done=done)
         if done and not (more and recorded.get("skipped")):

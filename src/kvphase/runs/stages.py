@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from kvphase.catalogue import Message, message
-from kvphase.probes import flip
+from kvphase.probes import dataset, flip
 from kvphase.stats import measure
 from kvphase.stats.measure import relevel
 from kvphase.stats.paired import confirm
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kvphase.runs.store import Store
     from kvphase.types import Answers, Confirmation, Verdict
 
-StageKind = Literal["flip", "pilot", "needle", "confirm"]
+StageKind = Literal["flip", "pilot", "needle", "confirm", "asis", "shifted"]
 ELSEWHERE = ("follows-question", "follows-distance")
 REFUTED = (*ELSEWHERE, "not-confirmed")
 
@@ -102,14 +102,21 @@ def measured(stage: Stage, store: Store) -> Result:
         enough = len(answers) > 0
         return Result(stage, None, confirmed(stage, answers) if enough else None, totals)
     has_screen = bool((answers.arm == Arm.SCREEN.value).any())
-    verdict = judged(stage, answers) if has_screen and stage.kind != "pilot" else None
+    verdict = judged(stage, answers) if has_screen and not _unjudged(stage) else None
     return Result(stage, verdict, None, totals)
 
 
+def _unjudged(stage: Stage) -> bool:
+    """Pilots, and a file's prompts as they stand where its positions are not to be trusted."""
+    return stage.kind == "pilot" or (stage.kind == "asis" and stage.design["spread"] != "spread")
+
+
 def judged(stage: Stage, answers: Answers) -> Verdict:
-    """The verdict over a flip's or needles' answers."""
+    """The verdict over a flip's, a file's or needles' answers."""
     if stage.kind == "flip":
         return flip.judged(answers, stage.seed)
+    if stage.kind in ("asis", "shifted"):
+        return dataset.judged(stage.design, answers, stage.seed)
     return measure(
         answers,
         kind=stage.design["kind"],
@@ -152,7 +159,7 @@ def headline(results: Sequence[Result]) -> tuple[Result, Verdict] | None:
     """The rung that a run's verdict rests on, and that verdict in the light of the confirmation.
 
     Needles before the flip; of needles the shortest that found phase, else the longest that could
-    rule it out, else the one with most answers.
+    rule it out, else the one with most answers. Of a file's prompts those that were shifted.
     """
     told = [(r, r.verdict) for r in results if r.verdict is not None]
     needles = [(r, v) for r, v in told if r.stage.kind == "needle"]
@@ -163,7 +170,7 @@ def headline(results: Sequence[Result]) -> tuple[Result, Verdict] | None:
     if needles:
         result, verdict = max(needles, key=lambda pair: pair[1].n)
         return result, _weighed(result, verdict, results)
-    return told[0] if told else None
+    return told[-1] if told else None
 
 
 def _weighed(result: Result, verdict: Verdict, results: Sequence[Result]) -> Verdict:
