@@ -43,14 +43,14 @@ def tokenizer() -> Any:  # noqa: ANN401 - transformers gives no types
     made.post_processor = processors.TemplateProcessing(
         single=f"{bos} $A", special_tokens=[(bos, words.bos)]
     )
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=made, bos_token=bos, unk_token=UNKNOWN
-    )
+    fast: Any = transformers.PreTrainedTokenizerFast
+    return fast(tokenizer_object=made, bos_token=bos, unk_token=UNKNOWN)
 
 
 def model(vocab_size: int, seed: int) -> Any:  # noqa: ANN401
     """Return two CSA layers of width 64; the hyper-connections and the experts are one each."""
-    config = transformers.DeepseekV4Config(
+    settings: Any = transformers.DeepseekV4Config
+    config = settings(
         vocab_size=vocab_size,
         hidden_size=64,
         moe_intermediate_size=128,
@@ -108,7 +108,7 @@ def train(model: Any, minutes: float, config: TrainConfig) -> None:  # noqa: ANN
             curriculum.note(records, accuracy)
             seen.append(accuracy)
         if step % 100 == 0:
-            line = {"step": step, "loss": round(float(loss.detach()), 3)}
+            line: dict[str, Any] = {"step": step, "loss": round(float(loss.detach()), 3)}
             line |= {"accuracy": round(float(np.mean(seen)), 3) if seen else None}
             line |= {"levels": curriculum.opened, "seconds": round(time.monotonic() - started)}
             sys.stderr.write(json.dumps(line) + "\n")

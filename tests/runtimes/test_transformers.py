@@ -25,7 +25,7 @@ from kvphase.tokens import survey
 from kvphase.types import Arm, Ask, Reply, Runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
 transformers = pytest.importorskip("transformers")
 
@@ -121,6 +121,15 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model.save_pretrained(root / name)
         words(bos=name == "llama").save_pretrained(root / name)
     return root
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Matrices as small as these are slower shared out, above all beside other tests."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)
@@ -362,12 +371,12 @@ def test_an_answer_ends_where_the_model_ends_it(saved: Path) -> None:
     asked(saved / "llama", use)
 
 
-def drop(name: str) -> Callable[[Path], None]:
+def drop(name: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).unlink()
 
 
-def write(name: str, text: str) -> Callable[[Path], None]:
-    return lambda folder: [(folder / name).write_text(text), None][1]
+def write(name: str, text: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text(text)
 
 
 def edit(**changes: Any) -> Callable[[Path], None]:  # noqa: ANN401
@@ -407,7 +416,7 @@ def partly(folder: Path) -> None:
     ],
 )
 def test_a_folder_that_cannot_be_used_is_refused(
-    saved: Path, tmp_path: Path, damage: Callable[[Path], None], says: str
+    saved: Path, tmp_path: Path, damage: Callable[[Path], object], says: str
 ) -> None:
     folder = tmp_path / "mine"
     shutil.copytree(saved / "llama", folder)
@@ -450,7 +459,7 @@ def test_the_commands_take_it(saved: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_check_from_end_to_end(saved: Path, tmp_path: Path) -> None:
     target, out = f"transformers:{saved / 'deepseek'}", tmp_path / "a.kvphase"
-    options = ["--context", "400", "--records", "8", "--questions", "96", "--confirm", "never"]
+    options = ["--context", "420", "--records", "24", "--questions", "240", "--confirm", "never"]
     done = CliRunner().invoke(app, ["check", target, *options, "--out", str(out), "--json"])
     assert done.exit_code == 0, done.output
     verdict = json.loads(done.stdout)

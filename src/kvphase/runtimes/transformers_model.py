@@ -214,10 +214,11 @@ def _described(folder: Path) -> tuple[Any, Any]:
 
 def _filled(folder: Path) -> Any:  # noqa: ANN401 - transformers gives no types
     """The model with all its weights; one that lacks some would be filled with random numbers."""
-    from transformers import AutoModelForCausalLM
+    import transformers
 
+    auto: Any = transformers.AutoModelForCausalLM  # its types leave out output_loading_info
     try:
-        model, found = AutoModelForCausalLM.from_pretrained(
+        model, found = auto.from_pretrained(
             folder,
             local_files_only=True,
             trust_remote_code=False,
@@ -290,8 +291,9 @@ def _about(folder: Path, files: Sequence[Path], model: Any) -> About:  # noqa: A
 @contextmanager
 def _quiet() -> Iterator[None]:
     """No progress bars or advice from transformers while it loads; both as before afterwards."""
-    from transformers.utils import logging
+    from transformers.utils import logging as untyped
 
+    logging: Any = untyped
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
