@@ -19,6 +19,7 @@ from kvphase.cli.compare import compare
 from kvphase.cli.gate import gate
 from kvphase.cli.info import info
 from kvphase.cli.lab import lab
+from kvphase.cli.layout import layout
 from kvphase.cli.report import report
 from kvphase.cli.serve import serve
 from kvphase.cli.shift import shift
@@ -38,6 +39,7 @@ _COMMANDS: dict[Callable[..., None], str] = {
     check: "Measure a model's accuracy by token position.",
     info: "Show what an endpoint is and can do.",
     shift: "Ask your own prompt, moved token by token.",
+    layout: "Place the marked spans of your prompt where they are found.",
     analyze: "Give a verdict on results you already have.",
     compare: "Compare runs, ranked by their worst phase.",
     gate: "Pass or fail a run by its worst phase, as an exit code.",
