@@ -51,6 +51,7 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     "w8s8-kv4": (_chunked(8, 8), KV4),
     "full": (FULL,),
     "full-kv4": (FULL, KV4),
+    "full-norope": (FULL, "model.rope_dims=0"),
     "mla": ("model.compressor={name: mla, latent: 32}",),
     "dsv4": ("model.compressor={name: dsv4, hca: 32, pattern: [hca, csa]}", "model.tied_kv=true"),
     "dsv41": ("model.compressor={name: dsv41}", "model.tied_kv=true"),
