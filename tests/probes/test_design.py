@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -27,7 +27,8 @@ MODULI = (2, 3, 4, 6, 8, 12, 24)
 
 
 def a_design(kind: DesignKind = "insequence", **changes: int) -> NeedleDesign:
-    design = NeedleDesign(kind, **{"context_tokens": 0, "records": 48, "contexts": 4, **changes})
+    fields: dict[str, Any] = {"context_tokens": 0, "records": 48, "contexts": 4, **changes}
+    design = NeedleDesign(kind, **fields)
     return design if design.context_tokens else replace(design, context_tokens=needed(design, 1, 0))
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -23,7 +23,8 @@ TEMPLATE = Template((500, 501), (600, 601, 602), "<user>", "<end><model>", "abc"
 
 
 def a_design(kind: DesignKind = "insequence", **changes: int) -> NeedleDesign:
-    fields = {"context_tokens": 900, "records": 48, "contexts": 3, "window": 16, **changes}
+    fields: dict[str, Any] = {"context_tokens": 900, "records": 48, "contexts": 3, "window": 16}
+    fields |= changes
     return NeedleDesign(kind, **fields)
 
 
