@@ -1,11 +1,12 @@
 """`kvphase layout --write` on random toy prompts: what becomes of the accuracy.
 
-    python benchmarks/layout.py [--prompts 200] [--json FILE.json]
+    python benchmarks/layout.py [--prompts 200] [--profiles FOLDER] [--json FILE.json]
 
-Profiles are measured with `kvphase check` on other contexts. For each kind of prompt (records on
-end, or with words between them) the prompts are asked as they come, at every phase (filler of 0 to
-7 tokens before the marked record: the phase curve of these very prompts), and as each change wrote
-them. Accuracies come from the written files, asked here, not from what the command says.
+Profiles are measured with `kvphase check` on other contexts (and kept in FOLDER). For each kind of
+prompt (records on end, or with words between them) the prompts are asked as they come, at every
+phase (filler of 0 to 3 tokens before the marked record: the phase curve of these very prompts), and
+as each change wrote them. Accuracies come from the written files, asked here, not from what the
+command says.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ async def phase_curve(runtime: ToyRuntime, tasks: list[dict[str, str]]) -> list[
     """Accuracy at each residue of the first marked record's position, all at every residue."""
     bos = len(runtime.limits.bos)
     hits, counts = np.zeros(PERIOD), np.zeros(PERIOD)
-    for size in range(2 * PERIOD):
+    for size in range(PERIOD):
         moved = [{**task, "prompt": shifted(task["prompt"], size)} for task in tasks]
         right = await asked(runtime, moved)
         heads = [bare(task["prompt"].split("{{mark}}")[0]) for task in tasks]
@@ -122,7 +123,9 @@ def rise(before: np.ndarray, after: np.ndarray, per_prompt: int) -> dict[str, An
     return {"pp": round(mean, 2), "ci95": [round(mean - half, 2), round(mean + half, 2)]}
 
 
-async def measured(folder: Path, kind: str, spans: int, count: int) -> dict[str, Any]:
+async def measured(
+    folder: Path, profiles: Path, kind: str, spans: int, count: int
+) -> dict[str, Any]:
     """One kind of prompts: as they come, at every phase, and changed in each way."""
     tasks = [t for n in range(count) for t in prompts(FIRST_SEED + n, kind, spans)]
     (folder / "suite.json").write_text(json.dumps(tasks), encoding="utf-8")
@@ -147,7 +150,12 @@ async def measured(folder: Path, kind: str, spans: int, count: int) -> dict[str,
                 }
         for way in ("pad", "head", "tail", "repeat"):
             words = ["layout", "suite.json", "toy:w8s4", "--change", way, "--json"]
-            words += ["--profile", f"{KINDS[kind]}.kvphase", "--write", f"{way}.json"]
+            words += [
+                "--profile",
+                str(profiles / f"w8s4-{KINDS[kind]}.kvphase"),
+                "--write",
+                f"{way}.json",
+            ]
             shown = json.loads(kvphase(folder, *words))
             changed = json.loads((folder / f"{way}.json").read_text("utf-8"))
             after = await asked(runtime, changed)
@@ -164,12 +172,15 @@ async def measured(folder: Path, kind: str, spans: int, count: int) -> dict[str,
     return found
 
 
-def control(folder: Path, count: int) -> dict[str, Any]:
+def control(folder: Path, profiles: Path, count: int) -> dict[str, Any]:
     """The model with full attention, by its own profile and without one: said beforehand?"""
     tasks = [task for n in range(count) for task in prompts(FIRST_SEED + n, "dense", 1)]
     (folder / "full.json").write_text(json.dumps(tasks), encoding="utf-8")
     said = {}
-    for name, more in (("with_profile", ["--profile", "full.kvphase"]), ("without", [])):
+    for name, more in (
+        ("with_profile", ["--profile", str(profiles / "full-insequence.kvphase")]),
+        ("without", []),
+    ):
         words = ["layout", "full.json", "toy:full", *more]
         shown = json.loads(kvphase(folder, *words, "--json"))
         text = kvphase(folder, *words, "--lang", "en")
@@ -181,26 +192,34 @@ def control(folder: Path, count: int) -> dict[str, Any]:
     return said
 
 
+def profile(path: Path, target: str, design: str) -> dict[str, Any]:
+    """A run of ``kvphase check`` as any user would make it, unless it is there already."""
+    words = ["check", target, "--design", design, "--out", str(path), "--json"]
+    document = json.loads(kvphase(path.parent, *words, *(["--resume"] if path.exists() else [])))
+    curve = [point["accuracy"] for point in document["curve"]]
+    kept = {key: document[key] for key in ("verdict", "period", "mean", "n")}
+    return {**kept, "by_residue_mod_8": [round(one, 4) for one in curve]}
+
+
 def main() -> None:
     """Profiles, then prompts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prompts", type=int, default=200)
+    parser.add_argument("--profiles", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for design in KINDS.values():
-            words = ["check", "toy:w8s4", "--no-early", "--confirm", "never", "--design", design]
-            document = json.loads(kvphase(folder, *words, "--out", f"{design}.kvphase", "--json"))
-            found[f"profile_{design}"] = {
-                key: document[key] for key in ("verdict", "period", "mean", "n")
-            }
-        kvphase(folder, "check", "toy:full", "--out", "full.kvphase", "--json")
-        found["toy_full"] = control(folder, options.prompts)
+        profiles = (options.profiles or folder).resolve()
+        for target, names in (("toy:w8s4", KINDS.values()), ("toy:full", ("insequence",))):
+            for design in names:
+                file = f"{target.removeprefix('toy:')}-{design}"
+                found[file] = profile(profiles / f"{file}.kvphase", target, design)
+        found["toy_full"] = control(folder, profiles, options.prompts)
         for kind in KINDS:
             for spans in (1, 3):
-                run = measured(folder, kind, spans, options.prompts)
+                run = measured(folder, profiles, kind, spans, options.prompts)
                 found[f"{kind}_{spans}_spans"] = asyncio.run(run)
                 sys.stdout.write(f"{kind} {spans}\n{json.dumps(found[f'{kind}_{spans}_spans'])}\n")
                 sys.stdout.flush()

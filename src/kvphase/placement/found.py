@@ -26,6 +26,8 @@ class Wanted:
     profile: Profile | None
     full: bool = False
     """The target says of itself that it does not compress."""
+    assumed: bool = False
+    """Nobody said how large a window is: it is taken as the stride."""
     way: Way = "pad"
     seed: int = 0
 

@@ -155,7 +155,7 @@ def wanted_of(request: Request, about: About) -> Wanted:
         stride = int(said[2])
         window = int(said[1]) if window is None else window
     grid = None if stride is None else Grid.of(stride, window)
-    return Wanted(grid, profile, full, request.way, request.seed)
+    return Wanted(grid, profile, full, window is None, request.way, request.seed)
 
 
 async def _asked(

@@ -50,7 +50,8 @@ def _show_known(session: Session, out: Console, say: Catalogue) -> None:
         show(out, f"{name}   {say('terminal.demo')}", "bold")
     grid, profile = wanted.grid, wanted.profile
     if grid is not None:
-        show(out, say("layout.grid", stride=grid.stride, window=grid.window))
+        key = "layout.grid-assumed" if wanted.assumed else "layout.grid"
+        show(out, say(key, stride=grid.stride, window=grid.window))
     elif wanted.basis == "unknown":
         show(out, say("layout.no-grid"))
     if profile is not None:
@@ -253,6 +254,7 @@ def layout_json(session: Session) -> str:
         "basis": wanted.basis,
         "stride": None if wanted.grid is None else wanted.grid.stride,
         "window": None if wanted.grid is None else wanted.grid.window,
+        "window_assumed": wanted.assumed,
         "profile": None
         if profile is None
         else {
