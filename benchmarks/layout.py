@@ -103,6 +103,14 @@ def kvphase(folder: Path, *words: str) -> str:
     return done.stdout
 
 
+def asked_again(changed: list[dict[str, str]], task: dict[str, str]) -> dict[str, str]:
+    """A task in the changed version of its text."""
+    seed = task["name"].partition("-")[0]
+    (new,) = (one["prompt"] for one in changed if one["name"].partition("-")[0] == seed)
+    question = " " + task["prompt"].rpartition(" ")[2]
+    return {**task, "prompt": new[: new.rindex(" ")] + question}
+
+
 def level(right: np.ndarray, per_prompt: int) -> dict[str, Any]:
     """Accuracy with an interval; over prompts where several questions share one."""
     n = len(right)
@@ -128,7 +136,8 @@ async def measured(
 ) -> dict[str, Any]:
     """One kind of prompts: as they come, at every phase, and changed in each way."""
     tasks = [t for n in range(count) for t in prompts(FIRST_SEED + n, kind, spans)]
-    (folder / "suite.json").write_text(json.dumps(tasks), encoding="utf-8")
+    # Questions about one text differ in their last word only: it is laid out once.
+    (folder / "suite.json").write_text(json.dumps(tasks[::spans]), encoding="utf-8")
     plain = [{**task, "prompt": bare(task["prompt"])} for task in tasks]
     async with ToyRuntime.load("w8s4") as runtime:
         before = await asked(runtime, plain)
@@ -158,7 +167,7 @@ async def measured(
             ]
             shown = json.loads(kvphase(folder, *words))
             changed = json.loads((folder / f"{way}.json").read_text("utf-8"))
-            after = await asked(runtime, changed)
+            after = await asked(runtime, [asked_again(changed, task) for task in tasks])
             added = [one["tokens_after"] - one["tokens"] for one in shown["prompts"]]
             spread = [span["after"]["phase"] for one in shown["prompts"] for span in one["spans"]]
             claims = [s["after"]["accuracy"] for one in shown["prompts"] for s in one["spans"]]

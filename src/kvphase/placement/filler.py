@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 PER_SIZE = 4
 """Texts of each size that are kept."""
+CHUNK, FIRST = 24, 6
+"""Texts that are tokenized at once; a style is given up once none of some fits."""
 _ONE = (" and", " so", " then", " the", "\n", " ", "。", ",")
 """Texts that are one token in many tokenizers."""
 
@@ -63,9 +65,12 @@ async def shelf(runtime: Runtime, source: Source, spot: Spot, most: int, seed: i
     (plain,) = await runtime.tokenize([left + right], special=False)
     found = Shelf(spot)
     for texts in _candidates(source, left, right, seed):
-        await _put(runtime, found, texts, (left, right, tuple(plain)), most)
-        if all(size in found.texts for size in range(1, most + 1)):
-            return found
+        for first in (0, *range(FIRST, len(texts), CHUNK)):
+            some = texts[first : first + CHUNK if first else FIRST]
+            if not await _put(runtime, found, some, (left, right, tuple(plain)), most):
+                break
+            if all(found.texts.get(size) for size in range(1, most + 1)):
+                return found
     await _lengthened(runtime, found, (left, right, tuple(plain)), most)
     return found
 
@@ -85,17 +90,24 @@ async def _put(
     texts: Sequence[str],
     around: tuple[str, str, tuple[int, ...]],
     most: int,
-) -> None:
-    """Keep the texts that are exact between their surroundings."""
+) -> bool:
+    """Keep the texts that are exact between their surroundings.
+
+    Returns:
+        Whether any of them was, of whatever length.
+    """
     left, right, plain = around
     got = await runtime.tokenize([left + one + right for one in texts], special=False)
+    fits = False
     for one, ids in zip(texts, got, strict=True):
-        size = len(ids) - len(plain)
-        kept = found.texts.setdefault(size, []) if 0 < size <= most else None
-        if kept is None or len(kept) >= PER_SIZE:
+        if inserted(plain, ids) is None:
             continue
-        if inserted(plain, ids) is not None:
+        fits = True
+        size = len(ids) - len(plain)
+        kept = found.texts.setdefault(size, []) if size <= most else []
+        if len(kept) < PER_SIZE:
             kept.append(one)
+    return fits
 
 
 async def _lengthened(
