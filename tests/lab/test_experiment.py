@@ -87,7 +87,7 @@ def test_what_does_not_fit_is_refused_by_name(changes: list[str], message: str) 
 
 
 def test_files_that_are_no_experiment_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"neither a .yaml or .json file nor a preset \(family, laptop"):
+    with pytest.raises(UsageError, match=r"nor a preset \(family, laptop, paper"):
         read_experiment("desktop")
     with pytest.raises(UsageError, match="cannot be read"):
         read_experiment(str(tmp_path / "none.yaml"))
