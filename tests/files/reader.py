@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -35,6 +36,10 @@ class Reader:
     dataset: Dataset
     overlooks: Callable[[int], bool] = never
     """Whether a fact at a token position is not found."""
+    by_length: bool = False
+    """Overlooks everything where the prompt's length is 2 modulo 4, wherever its facts stand."""
+    luck: float = 0.0
+    """Share of prompts whose answer is wrong whatever stands where."""
     asked: list[Ask] = field(default_factory=list)
     limits: Limits = field(default_factory=lambda: Limits(4096, bos=(0,), cold=True))
     about: About = field(default_factory=lambda: About("reader", "reader", model="reader"))
@@ -71,6 +76,9 @@ class Reader:
         item = next(item for item in self.dataset.items if _is_of(item, text))
         said = [answer for answer, at in self._facts(item, text, pieces) if not self.overlooks(at)]
         size = len(ask.prompt)
+        unlucky = random.Random(str(ask.prompt)).random() < self.luck
+        if unlucky or (self.by_length and size % 4 == 2):
+            said = []
         return Reply("\n".join(said) or "nothing", prefilled=size, generated=4, seconds=0.001)
 
     def _facts(self, item: Item, text: str, pieces: list[str]) -> list[tuple[str, int]]:

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from files.reader import Reader
+from kvphase.decide.compare import compare
+from kvphase.decide.gate import Limits, gate
+from kvphase.errors import UsageError
 from kvphase.probes.formats import read_dataset
+from kvphase.report.document import run_document
+from kvphase.report.files import Wanted, write_report
 from kvphase.runs.budget import Budget
+from kvphase.runs.check import check, load
 from kvphase.runs.dataset import Options, run_dataset
+from kvphase.runs.evidence import read_evidence
 from kvphase.runs.store import Store
 from kvphase.types import Arm
 
@@ -77,3 +84,64 @@ def test_a_weak_residue_is_found_whatever_the_format(
         if ask.arm is Arm.SCREEN:
             first = min(a.target for a in asks if a.arm is Arm.SCREEN and a.item == ask.item)
             assert ask.target - first in range(2 * modulus)
+
+
+def test_a_reader_without_a_weak_residue_is_not_called_phase_sensitive(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    reader = Reader(read_dataset(DATA / "chats.jsonl"), luck=0.3)
+    run = measured(reader, monkeypatch, tmp_path / "a.kvphase")
+    assert run.verdict.verdict in ("not-detected", "inconclusive")
+    assert "Phase-locked: 7 of 8" in run.verdict.notes[0]
+
+
+def test_an_effect_of_the_question_is_not_called_phase(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    reader = Reader(read_dataset(DATA / "chats.jsonl"), by_length=True)
+    run = measured(reader, monkeypatch, tmp_path / "a.kvphase")
+    assert run.verdict.verdict == "unreliable"
+    assert "only the question moves" in run.verdict.reason
+
+
+def test_a_killed_run_goes_on_and_ends_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    dataset = read_dataset(DATA / "niah.jsonl")
+    whole = measured(Reader(dataset, weak), monkeypatch, tmp_path / "a.kvphase")
+    part = Reader(dataset, weak, stop_after=30)
+    with pytest.raises(KeyboardInterrupt):
+        measured(part, monkeypatch, tmp_path / "b.kvphase")
+    rest = Reader(dataset, weak)
+    again = measured(rest, monkeypatch, tmp_path / "b.kvphase", resume=True)
+    assert (again.verdict, again.partial) == (whole.verdict, False)
+    # One request timed the reader in the first sitting only.
+    assert (
+        len(part.asked) + len(rest.asked) == int(whole.totals["asked"] or 0) // 2 + 1
+    )  # two facts each
+    other = Reader(read_dataset(DATA / "chats.jsonl"), weak)
+    with pytest.raises(UsageError, match="another"):
+        measured(other, monkeypatch, tmp_path / "b.kvphase", resume=True)
+    with pytest.raises(UsageError, match="give the file again"):
+        check(out=tmp_path / "b.kvphase", resume=True)
+
+
+def test_a_run_is_reported_compared_and_gated(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    dataset = read_dataset(DATA / "chats.jsonl")
+    for name, overlooks in (("a", weak), ("b", lambda at: at % 4 == 1)):
+        measured(Reader(dataset, overlooks), monkeypatch, tmp_path / f"{name}.kvphase")
+    document = run_document(load(tmp_path / "a.kvphase"))
+    assert document.design == "shifted"
+    assert document.dataset is not None
+    assert (document.dataset.spread, document.dataset.at) == ("locked", (8, 0, 7))
+    assert document.dataset.mean_as_is == 1.0  # what the file alone would have said
+    write_report(tmp_path / "a.kvphase", Wanted(), "en")
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert "Phase-locked: 7 of 8" in page
+    assert "--dataset chats.jsonl" in page
+    runs = [read_evidence(tmp_path / f"{name}.kvphase") for name in "ab"]
+    assert gate(runs[0], Limits(0.5, None)).outcome == "fail"
+    (table,) = compare(runs).tables
+    assert (table.rung, len(table.standings), len(table.pairs)) == (runs[0].headline, 2, 1)

@@ -22,7 +22,7 @@ from kvphase.probes.formats.items import (
     no_good,
     only_place,
 )
-from kvphase.probes.formats.reading import Record, decoded, is_json, read_bytes, records
+from kvphase.probes.formats.reading import Record, decoded, read_bytes, records
 from kvphase.probes.formats.tables import ESSAY, is_cell
 from kvphase.probes.table import ZIP, shown
 
@@ -82,11 +82,7 @@ def read_samples(path: Path) -> Samples | None:
             sample.
     """
     name = shown(path.name)
-    try:
-        with path.open("rb") as file:
-            start = file.read(64)
-    except OSError:
-        return None  # the reader of tables says what is wrong
+    start = _start(path)
     if start.startswith(ZIP):
         return _inspect(list(_members(path, name)), name)
     if not start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
@@ -94,11 +90,24 @@ def read_samples(path: Path) -> Samples | None:
     raw = read_bytes(path)
     if not any(mark in raw for mark in _MARKS):
         return None
-    text = decoded(raw, name)
+    return _of_text(decoded(raw, name), name)
+
+
+def _start(path: Path) -> bytes:
+    """The first bytes of a file; none where the reader of tables will say what is wrong with it."""
+    try:
+        with path.open("rb") as file:
+            return file.read(64)
+    except (OSError, ValueError):
+        return b""
+
+
+def _of_text(text: str, name: str) -> Samples | None:
+    """Samples as JSON, or None where they are a table of results."""
     first = _first(text)
     if first is not None and not ({"doc", "arguments"} <= first.keys() or is_cell(first)):
         return None
-    found = records(text, name) if is_json(text) else []
+    found = records(text, name)
     value = found[0].value if found else None
     if not isinstance(value, dict):
         return None

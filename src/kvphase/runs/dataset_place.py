@@ -98,6 +98,9 @@ async def survey(
     Raises:
         UsageError: none of the items can be asked; or the target renders no chat.
     """
+    chats = [item.line for item in dataset.items if chat or item.body is not None]
+    if chats and not hasattr(runtime, "render"):
+        raise UsageError(message("dataset.no-chat", file=dataset.name, line=min(chats)))
     order = np.random.default_rng([seed, 0x6473]).permutation(len(dataset.items))[:MOST_ITEMS]
     rendered = Rendered(runtime)
     located: list[Located] = []
@@ -105,8 +108,6 @@ async def survey(
     for number, at in enumerate(order):
         item = dataset.items[at]
         source = source_of(item, dataset.name, chat=chat)
-        if source.body is not None and not hasattr(runtime, "render"):
-            raise UsageError(message("dataset.no-chat", file=dataset.name, line=item.line))
         try:
             prompt = await _prompt(runtime, rendered, item, source, shifts)
         except UsageError as error:
