@@ -89,7 +89,7 @@ class Placed:
     claim_after: CurvePoint | None
     options: tuple[Option, ...]
     cheapest: Way | None
-    """The way that adds the fewest tokens; None where nothing is to be gained or known."""
+    """The way that changes least; None where nothing is to be gained or known."""
 
 
 @dataclass(frozen=True, slots=True)

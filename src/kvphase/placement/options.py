@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 ENOUGH = 0.005
 """Accuracy by which a change has to do better to count as better: half a point."""
+_ORDER: tuple[Way, ...] = ("pad", "repeat", "tail", "head")
+"""The ways from the one that changes least."""
 
 
 def worth(wanted: Wanted, stand: Stand) -> NDArray[np.float64]:
@@ -116,7 +118,10 @@ class Bench:
         return Option("repeat", True, added, (at.start, copy), expected, least)
 
     def cheapest(self, stand: Stand, options: Sequence[Option]) -> Way | None:
-        """Of the ways that reach the best phase the one with the fewest tokens, filler first.
+        """Of the ways that reach the best phase: filler, else a copy, else a move.
+
+        Filler costs no more than a move does, and a profile says nothing of depth, which a move
+        changes too.
 
         Without a curve: what takes the span off an edge, else a copy.
         """
@@ -136,7 +141,7 @@ class Bench:
         reach = [one for one in able if one.expected is not None and one.expected > most - ENOUGH]
         if not reach:
             return None
-        return min(reach, key=lambda one: (one.tokens, WAYS.index(one.way))).way
+        return min(reach, key=lambda one: _ORDER.index(one.way)).way
 
 
 __all__ = ["ENOUGH", "Bench", "worth"]
