@@ -12,7 +12,9 @@ import pytest
 
 import kvphase
 from kvphase.cli import main
+from kvphase.errors import StoreError
 from kvphase.runs.budget import Budget
+from kvphase.runs.check import load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,6 +113,8 @@ def test_written_prompts_are_answered_better(
     verified = found["verified"]
     assert verified["before"]["n"] == len(tasks)
     assert verified["after"]["correct"] > verified["before"]["correct"]
+    with pytest.raises(StoreError, match="kvphase layout"):
+        load(tmp_path / "v.kvphase")
     # What was written is what was asked.
     new = json.loads((tmp_path / "new.json").read_text("utf-8"))
     assert len(new) == len(tasks)
