@@ -110,8 +110,9 @@ def test_a_longer_run_goes_on_from_a_shorter_one(tmp_path: Path) -> None:
         assert torch.equal(weight, longer.model.state_dict()[name]), name
 
 
-def test_resuming_keeps_the_curriculum(tmp_path: Path) -> None:
-    budget = replace(BUDGET, up_at=0.02, levels=(1, 2, 4), steps=60, dense_share=0.0)
+@pytest.mark.parametrize("dense_share", [0.0, 1.0])
+def test_resuming_keeps_the_curriculum(tmp_path: Path, dense_share: float) -> None:
+    budget = replace(BUDGET, up_at=0.02, levels=(1, 2, 4), steps=60, dense_share=dense_share)
     whole = Trainer(MODEL, budget, tmp_path / "whole")
     whole.run(every=7)
     parts = Trainer(MODEL, budget, tmp_path / "parts")

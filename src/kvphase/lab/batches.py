@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from kvphase.probes.needle import plan_needle
-from kvphase.runtimes.toy import ToyWords
+from kvphase.runtimes.toy import CONTEXT_TOKENS, ToyWords
 from kvphase.tokens import survey
 from kvphase.types import Answers, Limits
 
@@ -34,7 +34,6 @@ __all__ = ["answer", "plan"]
 
 PREFILLS = 32
 """Prefills side by side: enough to fill a core, few enough for its cache."""
-CONTEXT_TOKENS = 8192
 
 
 def plan(design: NeedleDesign, seed: int) -> NeedlePlan:

@@ -2,25 +2,29 @@
 
 A claim is *confirmed* if every model it speaks of shows it, *not confirmed* if one shows otherwise,
 and *not testable here* if no model shows otherwise but one cannot tell: it is saturated, or its run
-would not have found an effect. What counts was fixed before the models were measured:
+would not have found an effect. What counts (docs/lab.md says what of it was settled when, and after
+which models had been seen):
 
 * a period is that of the verdict with prefix padding, the published protocol, at the usual level
   (`kvphase.stats.measure`); the in-sequence one stands beside it;
 * "flat" is a finding in neither design, and the verdict ``not-detected`` in at least one: with
   prefix padding full attention has hardly room to fall;
-* differences between two models are taken between the same questions, averaged in each context,
-  with a t interval over the contexts; "the mean agrees" is a difference whose 95% interval lies
-  within `MEAN_MARGIN`, "the worst phase does not" one that lies beyond `WORST_MARGIN`.
+* differences are those of `kvphase compare` (`kvphase.decide.pairs.mean_difference`): between the
+  same questions, with a t interval over the contexts; "the mean agrees" is a difference whose 95%
+  interval lies within `MEAN_MARGIN`, "the worst phase does not" one that lies beyond
+  `WORST_MARGIN`.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from kvphase.lab.figures import AXIS, PRIMARY, SEED, gap_of
+from kvphase.decide.pairs import mean_difference
+from kvphase.decide.phases import Tally, tally
+from kvphase.lab.figures import AXIS, PRIMARY, SEED, gap_of, rounded
 from kvphase.stats import measure
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from kvphase.decide.pairs import Estimate
     from kvphase.lab.figures import Measured
     from kvphase.types import Answers, Verdict
 
@@ -35,6 +40,8 @@ __all__ = ["Claim", "judge"]
 
 MEAN_MARGIN, WORST_MARGIN = 5.0, 10.0
 """Percentage points."""
+WINDOW = 8
+"""Of the models of claims 5 and 6, W8/S8."""
 
 Status = Literal["confirmed", "not confirmed", "not testable here"]
 STRIDES = {
@@ -68,18 +75,6 @@ class Claim:
     def as_json(self) -> dict[str, Any]:
         """The fields, JSON-ready."""
         return asdict(self) | {"models": list(self.models)}
-
-
-class Interval(NamedTuple):
-    """A mean over contexts with its 95% t interval."""
-
-    mean: float
-    low: float
-    high: float
-
-    def rounded(self) -> dict[str, Any]:
-        """For the results file."""
-        return {"mean": round(self.mean, 1), "ci95": [round(self.low, 1), round(self.high, 1)]}
 
 
 def judge(models: Mapping[str, Measured]) -> list[Claim]:
@@ -143,7 +138,7 @@ def _follows(
             "stride": stride,
             "period": models[name].verdict.period,
             "verdict": models[name].verdict.verdict,
-            "gap_pp": _rounded(models[name].verdict.gap.crossfit_pp),
+            "gap_pp": rounded(models[name].verdict.gap.crossfit_pp),
             "insequence_period": models[name].verdicts["insequence"].period,
         }
         for name, stride in strides.items()
@@ -186,10 +181,10 @@ def _mean_hides_it(models: Mapping[str, Measured]) -> Claim | None:
         return None
     compressed, full = (models[name].answers[PRIMARY] for name in names)
     mean = _difference(compressed, full, np.ones(len(full), np.bool_))
-    worst = _worst_difference(compressed, full, 8)
+    worst = _worst_difference(compressed, full)
     figures = {
-        "difference_of_means_pp": mean.rounded(),
-        "difference_at_the_worst_phase_pp": worst.rounded(),
+        "difference_of_means_pp": _interval(mean),
+        "difference_at_the_worst_phase_pp": _interval(worst),
         "margins_pp": {"mean": MEAN_MARGIN, "worst": WORST_MARGIN},
         "means": {name: round(models[name].verdict.mean, 4) for name in names},
         "losses": {name: round(models[name].loss, 3) for name in names},
@@ -199,14 +194,14 @@ def _mean_hides_it(models: Mapping[str, Measured]) -> Claim | None:
     return Claim("5", "the mean hides it", _status((agrees, lower)), figures, names)
 
 
-def _within(seen: Interval, margin: float) -> bool | None:
+def _within(seen: Estimate, margin: float) -> bool | None:
     """Whether an interval lies within plus or minus ``margin``; None if it straddles an end."""
     if -margin < seen.low and seen.high < margin:
         return True
     return False if seen.low > margin or seen.high < -margin else None
 
 
-def _beyond(seen: Interval, margin: float) -> bool | None:
+def _beyond(seen: Estimate, margin: float) -> bool | None:
     """Whether an interval lies below ``margin``; None if it straddles it."""
     if seen.high < margin:
         return True
@@ -222,10 +217,10 @@ def _boundary(models: Mapping[str, Measured]) -> Claim | None:
     seen: list[bool | None] = []
     for name in names:
         answers = models[name].answers[PRIMARY]
-        boundary = answers.position % 8 == 7
-        weak = _contrast(answers, boundary)
-        inside = measure(answers.where(~boundary), kind=PRIMARY, modulus=AXIS, seed=SEED)
-        figures[name] = {"boundary_minus_others_pp": weak.rounded(), "inside": gap_of(inside)}
+        weak = _boundary_contrast(answers)
+        within = answers.position % WINDOW != WINDOW - 1
+        inside = measure(answers.where(within), kind=PRIMARY, modulus=AXIS, seed=SEED)
+        figures[name] = {"boundary_minus_others_pp": _interval(weak), "inside": gap_of(inside)}
         seen += [_beyond(weak, 0.0), _differs(inside)]
     claim = "the boundary phase is weak, and the phases within a window differ too"
     return Claim("6", claim, _status(seen), figures, names)
@@ -264,54 +259,43 @@ def _latent(models: Mapping[str, Measured]) -> Claim | None:
     )
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 1)
-
-
-def _by_context(values: NDArray[np.float64], contexts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Means of ``values`` (n,) in every context, shape (contexts,)."""
-    _, index = np.unique(contexts, return_inverse=True)
-    means: NDArray[np.float64] = np.bincount(index, values) / np.bincount(index)
-    return means
-
-
-def _interval(values: NDArray[np.float64]) -> Interval:
-    """Percentage points; the t interval of independent contexts."""
-    from scipy.stats import t
-
-    mean, n = 100 * float(values.mean()), len(values)
-    half = 100 * float(t.ppf(0.975, n - 1)) * float(values.std(ddof=1)) / n**0.5
-    return Interval(mean, mean - half, mean + half)
-
-
-def _difference(first: Answers, second: Answers, which: NDArray[np.bool_]) -> Interval:
-    """``first`` minus ``second`` over the same questions."""
+def _difference(first: Answers, second: Answers, which: NDArray[np.bool_]) -> Estimate:
+    """``first`` minus ``second`` over the same questions, those of ``which``."""
     if not np.array_equal(first.item, second.item):
         raise AssertionError("two models were asked different questions")
-    paired = first.correct.astype(np.float64) - second.correct.astype(np.float64)
-    return _interval(_by_context(paired[which], first.context[which]))
+    one, two = (tally(run.where(which), run.context[which], WINDOW) for run in (first, second))
+    return _between(one, two)
 
 
-def _worst_difference(first: Answers, second: Answers, modulus: int) -> Interval:
+def _worst_difference(first: Answers, second: Answers) -> Estimate:
     """The same at the worst phase of ``first``, named on one half and measured on the other.
 
     The halves are the even and the odd contexts; both ways are put together.
     """
-    phase, half = first.position % modulus, first.context % 2
+    phase, half = first.position % WINDOW, first.context % 2
     which = np.zeros(len(first), np.bool_)
     for side in (0, 1):
         here = half == side
-        right = np.bincount(phase[here], first.correct[here], minlength=modulus)
-        asked = np.bincount(phase[here], minlength=modulus)
-        which |= (half != side) & (phase == int((right / np.maximum(asked, 1)).argmin()))
+        worst = int(tally(first.where(here), first.context[here], WINDOW).accuracy.argmin())
+        which |= (half != side) & (phase == worst)
     return _difference(first, second, which)
 
 
-def _contrast(answers: Answers, which: NDArray[np.bool_]) -> Interval:
-    """Accuracy of ``which`` minus that of the others, context by context."""
-    correct, context = answers.correct.astype(float), answers.context
-    shared = np.intersect1d(context[which], context[~which])
-    inside = np.isin(context, shared)
-    chosen = _by_context(correct[which & inside], context[which & inside])
-    others = _by_context(correct[~which & inside], context[~which & inside])
-    return _interval(chosen - others)
+def _boundary_contrast(answers: Answers) -> Estimate:
+    """Accuracy at the boundary phase minus that at all others."""
+    counts = tally(answers, answers.context, WINDOW)
+    last, others = slice(WINDOW - 1, None), slice(WINDOW - 1)
+    return _between(*(Tally(counts.n[:, part], counts.right[:, part]) for part in (last, others)))
+
+
+def _between(first: Tally, second: Tally) -> Estimate:
+    """The paired difference with its 95% interval; every design has more than two contexts."""
+    found = mean_difference(first, second, 0.05, paired=True)
+    if found is None:
+        raise AssertionError("a difference needs two contexts")
+    return found
+
+
+def _interval(seen: Estimate) -> dict[str, Any]:
+    """For the results file."""
+    return {"mean": rounded(seen.pp), "ci95": [rounded(seen.low), rounded(seen.high)]}

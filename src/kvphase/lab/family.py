@@ -30,10 +30,10 @@ FULL = "model.compressor={name: none}"
 KV4 = "model.kv_heads=4"
 
 
-def _chunked(window: int, stride: int, more: str = "") -> str:
-    """The base design, scalar gates and a map for every slot, with other sizes."""
-    fixed = "name: chunked, gates: scalar, maps: slot"
-    return f"model.compressor={{{fixed}, window: {window}, stride: {stride}{more}}}"
+def _chunked(window: int, stride: int, gates: str = "scalar") -> str:
+    """The base design, a map for every slot, with other sizes or gates."""
+    fixed = f"name: chunked, gates: {gates}, maps: slot"
+    return f"model.compressor={{{fixed}, window: {window}, stride: {stride}}}"
 
 
 MEMBERS: dict[str, tuple[str, ...]] = {
@@ -46,7 +46,7 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     "w8s4": (_chunked(8, 4),),
     "w8s6": (_chunked(8, 6),),
     "w4s4-norope": ("model.rope_dims=0",),
-    "w4s4-uniform": (_chunked(4, 4).replace("scalar", "uniform"),),
+    "w4s4-uniform": (_chunked(4, 4, "uniform"),),
     "w4s4-kv4": (KV4,),
     "w8s8-kv4": (_chunked(8, 8), KV4),
     "full": (FULL,),

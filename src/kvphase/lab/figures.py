@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kvphase.probes.needle import NeedlePlan
     from kvphase.types import Answers, Verdict
 
-__all__ = ["AXIS", "NAMES", "PRIMARY", "SEED", "Measured", "gap_of", "measured"]
+__all__ = ["AXIS", "NAMES", "PRIMARY", "SEED", "Measured", "gap_of", "measured", "rounded"]
 
 AXIS = 24
 """Residues of every curve: a common multiple of the strides 4, 6, 8 and 12."""
@@ -75,11 +75,11 @@ def gap_of(verdict: Verdict) -> dict[str, Any]:
         "period": verdict.period,
         "p_value": None if verdict.p_value is None else round(verdict.p_value, 4),
         "mean": round(verdict.mean, 4),
-        "gap_pp": _rounded(gap.crossfit_pp),
-        "gap_ci95": None if gap.ci95 is None else [_rounded(end) for end in gap.ci95],
-        "raw_gap_pp": _rounded(gap.raw_pp),
-        "null_gap_pp": _rounded(gap.null_pp),
-        "mde_pp": _rounded(verdict.mde_pp),
+        "gap_pp": rounded(gap.crossfit_pp),
+        "gap_ci95": None if gap.ci95 is None else [rounded(end) for end in gap.ci95],
+        "raw_gap_pp": rounded(gap.raw_pp),
+        "null_gap_pp": rounded(gap.null_pp),
+        "mde_pp": rounded(verdict.mde_pp),
     }
 
 
@@ -92,7 +92,8 @@ def _figures(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _rounded(value: float | None) -> float | None:
+def rounded(value: float | None) -> float | None:
+    """Percentage points as the results file holds them."""
     return None if value is None else round(value, 1)
 
 

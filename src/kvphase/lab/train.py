@@ -141,7 +141,7 @@ class Trainer:
         Raises:
             UsageError: The loss or a gradient is not finite; nothing was changed.
         """
-        batch, records, counts = self._draw(np.random.default_rng([self.config.seed, self.done]))
+        batch, records = self._draw(np.random.default_rng([self.config.seed, self.done]))
         for group in self.optimiser.param_groups:
             group["lr"] = learning_rate(self.done, self.config)
         loss, correct = answer_loss(self.model, batch)
@@ -155,8 +155,7 @@ class Trainer:
             )
         self.optimiser.step()
         self.done += 1
-        if counts:
-            self.curriculum.note(records, float(correct.mean()))
+        self.curriculum.note(records, float(correct.mean()))
         residues = batch.targets.ravel() % self.modulus
         return {
             "records": records,
@@ -166,21 +165,19 @@ class Trainer:
             "asked": np.bincount(residues, minlength=self.modulus),
         }
 
-    def _draw(self, rng: np.random.Generator) -> tuple[Batch, int, bool]:
-        """A batch, its records per context, and whether the curriculum goes by it.
+    def _draw(self, rng: np.random.Generator) -> tuple[Batch, int]:
+        """A batch and its records per context, by which log and curriculum go.
 
-        Text has no records. Where dense records are mixed in, neither log nor curriculum counts
-        them; where there are no others, both do.
+        0 for text, and for dense records that are mixed in among others.
         """
         config = self.config
         if not isinstance(self.data, Lookups):
-            return self.data.batch(rng, config.tokens), 0, False
+            return self.data.batch(rng, config.tokens), 0
         opened = self.curriculum.at(self.done)
         records = config.levels[int(rng.integers(opened))]
         dense = bool(rng.random() < config.dense_share)
         batch = self.data.batch(rng, records, config.tokens, config.questions, dense=dense)
-        counts = not dense or config.dense_share == 1
-        return batch, records if counts else 0, counts
+        return batch, 0 if dense and config.dense_share < 1 else records
 
     def run(
         self,
