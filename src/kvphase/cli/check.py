@@ -8,7 +8,14 @@ from typing import Annotated
 
 import typer
 
-from kvphase.cli.options import Lang  # noqa: TC001 - typer evaluates annotations
+from kvphase.cli.options import (  # noqa: TC001 - typer evaluates annotations
+    Bounds,
+    Json,
+    Lang,
+    Out,
+    Price,
+    Resume,
+)
 
 DEFAULT_MODULUS = 8
 
@@ -38,12 +45,7 @@ def check(
             show_default=False,
         ),
     ] = None,
-    budget: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="15m, 2000q, 3Mtok or $2; may be repeated.  [default: 15m]", show_default=False
-        ),
-    ] = None,
+    budget: Bounds = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Only time the server and show what a run would take.")
     ] = False,
@@ -110,26 +112,16 @@ def check(
             show_default=False,
         ),
     ] = None,
-    price: Annotated[
-        str | None,
-        typer.Option(help="PROMPT,ANSWER[,CACHED] in dollars per million tokens."),
-    ] = None,
+    price: Price = None,
     exclusive: Annotated[
         bool, typer.Option("--exclusive", help="Nobody else uses this server.")
     ] = False,
     chat: Annotated[
         bool, typer.Option("--chat", help="Ask inside the server's chat template.")
     ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Run file.  [default: a new one in kvphase-runs]", show_default=False),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run file given by --out.")
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print verdict.json on stdout and nothing else.")
-    ] = False,
+    out: Out = None,
+    resume: Resume = False,
+    json: Json = False,
     lang: Lang = None,
 ) -> None:
     """Measure accuracy by token position modulo the stride, and give a verdict."""

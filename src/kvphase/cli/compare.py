@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from kvphase.catalogue import Catalogue, message, preferred
-from kvphase.cli.options import Lang  # noqa: TC001 - typer evaluates annotations
+from kvphase.cli.options import Json, Lang  # noqa: TC001 - typer evaluates annotations
 
 
 def compare(
@@ -26,9 +26,7 @@ def compare(
             help="Also the curves side by side, FILE.svg or FILE.png.", show_default=False
         ),
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the comparison as JSON and nothing else.")
-    ] = False,
+    json: Json = False,
     lang: Lang = None,
 ) -> None:
     """Compare runs: paired where they asked the same, ranked by their worst phase."""

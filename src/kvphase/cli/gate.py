@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from kvphase.catalogue import Catalogue, message
-from kvphase.cli.options import Lang  # noqa: TC001 - typer evaluates annotations
+from kvphase.cli.options import Json, Lang  # noqa: TC001 - typer evaluates annotations
 
 
 def gate(
@@ -40,9 +40,7 @@ def gate(
             "--per-length", help="Every length of the run must pass, not only the verdict's."
         ),
     ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the decision as JSON and nothing else.")
-    ] = False,
+    json: Json = False,
     lang: Lang = None,
 ) -> None:
     """Pass or fail a run by its worst phase and its gap: exit code 0 or 1.

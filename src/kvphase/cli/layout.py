@@ -7,16 +7,21 @@ from typing import Annotated
 
 import typer
 
-from kvphase.cli.options import Lang  # noqa: TC001 - typer evaluates annotations
+from kvphase.cli.options import (  # noqa: TC001 - typer evaluates annotations
+    Bounds,
+    FillerSeed,
+    Json,
+    Lang,
+    Match,
+    Out,
+    Prompt,
+    Resume,
+    Tokens,
+)
 
 
 def layout(
-    prompt: Annotated[
-        str,
-        typer.Argument(
-            help="A text, messages or a whole request as JSON, a suite as YAML; - for stdin."
-        ),
-    ],
+    prompt: Prompt,
     target: Annotated[
         str | None,
         typer.Argument(help="A URL, toy:NAME, lab:FOLDER: it tokenizes.", show_default=False),
@@ -49,41 +54,22 @@ def layout(
     ] = None,
     verify: Annotated[
         str | None,
-        typer.Option(help="Ask this target both versions.", show_default=False),
+        typer.Option(
+            help="Ask this target both versions; --budget, --out and --resume belong to it.",
+            show_default=False,
+        ),
     ] = None,
     answer: Annotated[str | None, typer.Option(help="The right answer, for --verify.")] = None,
-    match: Annotated[
-        str,
-        typer.Option(help="exact, contains, regex, choice, json, or command:CMD (exit 0: right)."),
-    ] = "exact",
-    tokens: Annotated[
-        int | None,
-        typer.Option(min=1, help="Answer tokens to generate.  [default: as fits --match]"),
-    ] = None,
+    match: Match = "exact",
+    tokens: Tokens = None,
     chat: Annotated[
         bool, typer.Option("--chat", help="A text stands inside the server's chat template.")
     ] = False,
-    budget: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="For --verify: 15m, 2000q, 3Mtok; may be repeated.  [default: 15m]",
-            show_default=False,
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Decides the filler's words.")] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Run file of --verify.  [default: a new one in kvphase-runs]",
-            show_default=False,
-        ),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run file given by --out.")
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON and nothing else.")
-    ] = False,
+    budget: Bounds = None,
+    seed: FillerSeed = 0,
+    out: Out = None,
+    resume: Resume = False,
+    json: Json = False,
     lang: Lang = None,
 ) -> None:
     """Show where the marked spans stand on the cache's grid, and the cheapest better place."""

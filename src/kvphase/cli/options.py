@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,5 +26,55 @@ Lang = Annotated[
         help="Language of the output.  [default: the system's]",
     ),
 ]
+Bounds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--budget",
+        show_default=False,
+        help="15m, 2000q, 3Mtok or $2; may be repeated.  [default: 15m]",
+    ),
+]
+Price = Annotated[
+    str | None,
+    typer.Option("--price", help="PROMPT,ANSWER[,CACHED] in dollars per million tokens."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", show_default=False, help="Run file.  [default: a new one in kvphase-runs]"
+    ),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run file given by --out.")]
+Prompt = Annotated[
+    str,
+    typer.Argument(
+        help="A text, messages or a whole request as JSON, a suite as YAML; - for stdin."
+    ),
+]
+Match = Annotated[
+    str,
+    typer.Option(
+        "--match", help="exact, contains, regex, choice, json, or command:CMD (exit 0: right)."
+    ),
+]
+Tokens = Annotated[
+    int | None,
+    typer.Option("--tokens", min=1, help="Answer tokens to generate.  [default: as fits --match]"),
+]
+FillerSeed = Annotated[int, typer.Option("--seed", min=0, help="Decides the filler's words.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON on stdout and nothing else.")
+]
 
-__all__ = ["Lang"]
+__all__ = [
+    "Bounds",
+    "FillerSeed",
+    "Json",
+    "Lang",
+    "Match",
+    "Out",
+    "Price",
+    "Prompt",
+    "Resume",
+    "Tokens",
+]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kvphase.cli.options import Lang  # noqa: TC001 - typer evaluates annotations
+from kvphase.cli.options import (  # noqa: TC001 - typer evaluates annotations
+    Bounds,
+    FillerSeed,
+    Json,
+    Lang,
+    Match,
+    Out,
+    Price,
+    Prompt,
+    Resume,
+    Tokens,
+)
 
 
 def shift(
-    prompt: Annotated[
-        str,
-        typer.Argument(
-            help="A text, messages or a whole request as JSON, a suite as YAML; - for stdin."
-        ),
-    ],
+    prompt: Prompt,
     target: Annotated[
         str | None,
         typer.Argument(
@@ -27,14 +32,8 @@ def shift(
         str | None, typer.Option(help="The right answer; without one answers are grouped.")
     ] = None,
     against: Annotated[str | None, typer.Option(help="The tempting wrong answer.")] = None,
-    match: Annotated[
-        str,
-        typer.Option(help="exact, contains, regex, choice, json, or command:CMD (exit 0: right)."),
-    ] = "exact",
-    tokens: Annotated[
-        int | None,
-        typer.Option(min=1, help="Answer tokens to generate.  [default: as fits --match]"),
-    ] = None,
+    match: Match = "exact",
+    tokens: Tokens = None,
     full: Annotated[
         bool, typer.Option("--full", help="Sixteen shifts of four fillers; always the control.")
     ] = False,
@@ -47,27 +46,12 @@ def shift(
     plan: Annotated[
         bool, typer.Option("--plan", help="Only ask once and show what a run would take.")
     ] = False,
-    budget: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="15m, 2000q, 3Mtok or $2; may be repeated.  [default: 15m]", show_default=False
-        ),
-    ] = None,
-    price: Annotated[
-        str | None,
-        typer.Option(help="PROMPT,ANSWER[,CACHED] in dollars per million tokens."),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Decides the filler's words.")] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Run file.  [default: a new one in kvphase-runs]", show_default=False),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run file given by --out.")
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON and nothing else.")
-    ] = False,
+    budget: Bounds = None,
+    price: Price = None,
+    seed: FillerSeed = 0,
+    out: Out = None,
+    resume: Resume = False,
+    json: Json = False,
     lang: Lang = None,
 ) -> None:
     """Ask your own prompt at several shifts: same content, other positions."""

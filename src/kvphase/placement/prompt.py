@@ -122,22 +122,22 @@ def read_prompts(path: str, wanted: Wanted) -> Given:
     """
     if path == "-":
         raw = sys.stdin.buffer.read(shift_source.MOST_BYTES)
-        text, name, folder = _signed(shift_source._decoded(raw, "-")), "-", Path()
+        text, name, folder = _signed(shift_source.decoded(raw, "-")), "-", Path()
         ending = ".json" if text.lstrip()[:1] in ("{", "[") else ""
     else:
         file = Path(path)
-        text, name, folder = _signed(shift_source._read(file)), file.name, file.parent
+        text, name, folder = _signed(shift_source.read_text(file)), file.name, file.parent
         ending = file.suffix.lower()
     readers: dict[str, Callable[[str, str], Any]] = {
-        ".json": shift_source._json,
-        ".yaml": shift_source._yaml,
-        ".yml": shift_source._yaml,
+        ".json": shift_source.parse_json,
+        ".yaml": shift_source.parse_yaml,
+        ".yml": shift_source.parse_yaml,
     }
     if ending in readers:
         data = _with_files(readers[ending](text, name), folder)
-        sources = shift_source._of_data(data, name, folder, wanted)
-    elif ending in shift_source._TEXT:
-        data, sources = None, [shift_source._plain(text, name, wanted)]
+        sources = shift_source.sources_of(data, name, folder, wanted)
+    elif ending in shift_source.TEXT_ENDINGS:
+        data, sources = None, [shift_source.plain_source(text, name, wanted)]
     else:
         raise UsageError(message("shift.format", name=name))
     return Given(tuple(_prompt(source) for source in sources), data, name)
@@ -162,9 +162,9 @@ def _with_files(data: Any, folder: Path) -> Any:  # noqa: ANN401 - of a JSON fil
         file = task.get("file")
         if not isinstance(file, str):
             continue
-        if Path(file).suffix.lower() not in shift_source._TEXT:
+        if Path(file).suffix.lower() not in shift_source.TEXT_ENDINGS:
             raise UsageError(message("layout.file-text", name=str(task.get("name") or number)))
-        task["prompt"] = _signed(shift_source._read(folder / file))
+        task["prompt"] = _signed(shift_source.read_text(folder / file))
         del task["file"]
     return data
 

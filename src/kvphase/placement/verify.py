@@ -83,8 +83,8 @@ async def questions(runtime: Runtime, layouts: Sequence[Layout]) -> Questions:
         if source.answer is None and not source.match.startswith("command:"):
             raise UsageError(message("layout.no-answer", name=source.name))
         check_rule(source.name, source.match, source.answer)
-        spelled = await shift_plan._answers(runtime, rendered, source)
-        generate = shift_plan._generate(source, spelled.size)
+        spelled = await shift_plan.spelled_answers(runtime, rendered, source)
+        generate = shift_plan.tokens_to_generate(source, spelled.size)
         most = runtime.limits.context_tokens
         if max(layout.total, layout.total_after) + generate > most:
             longest = max(layout.total, layout.total_after) + generate

@@ -65,8 +65,8 @@ async def _task(runtime: Runtime, source: Source, options: Options, seed: int) -
     (ids,) = await rendered.ids([source])
     if max(ids) >= UNKNOWN:
         raise UsageError(message("shift.unspelled", name=source.name, at=ids.index(max(ids))))
-    answers = await _answers(runtime, rendered, source)
-    generate = _generate(source, answers.size)
+    answers = await spelled_answers(runtime, rendered, source)
+    generate = tokens_to_generate(source, answers.size)
     _must_fit(runtime, source, len(ids), generate)
     base = await _base(rendered, source, ids)
     tail = await tail_sweep(rendered, source, base, FAMILIES, MANY, seed)
@@ -105,7 +105,7 @@ class _Spelled:
     """Its first token is nothing but a space."""
 
 
-async def _answers(runtime: Runtime, rendered: Rendered, source: Source) -> _Answers:
+async def spelled_answers(runtime: Runtime, rendered: Rendered, source: Source) -> _Answers:
     """Right and wrong answer, and whether the right one's first token can be a measure."""
     if source.answer is None:
         return _Answers("" if source.match.startswith("command:") else None)
@@ -158,7 +158,8 @@ def _known(ids: Sequence[int]) -> bool:
     return bool(ids) and max(ids) < UNKNOWN
 
 
-def _generate(source: Source, size: int) -> int:
+def tokens_to_generate(source: Source, size: int) -> int:
+    """Answer tokens to ask for; ``size`` is that of the right answer."""
     if source.tokens is not None:
         return source.tokens
     if source.match in ("exact", "choice") and source.answer is not None:

@@ -34,7 +34,8 @@ _REQUEST = (
 )
 """What a request may hold besides its messages that moves positions: passed on to the template."""
 _KNOWN = ("name", "prompt", "messages", "file", "answer", "against", "match", "tokens", "chat")
-_TEXT = (".txt", ".md", ".text", ".prompt", "")
+TEXT_ENDINGS = (".txt", ".md", ".text", ".prompt", "")
+"""Of files that are read as one text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,37 +117,42 @@ def read_sources(path: str, wanted: Wanted) -> list[Source]:
         UsageError: it is none of the known formats, is not UTF-8, is empty, or its marks are odd.
     """
     if path == "-":
-        text = _decoded(sys.stdin.buffer.read(MOST_BYTES), "-")
+        text = decoded(sys.stdin.buffer.read(MOST_BYTES), "-")
         shaped = text.lstrip()[:1] in ("{", "[")
         return (
-            _of_data(_json(text, "-"), "-", Path(), wanted)
+            sources_of(parse_json(text, "-"), "-", Path(), wanted)
             if shaped
-            else [_plain(text, "-", wanted)]
+            else [plain_source(text, "-", wanted)]
         )
     file = Path(path)
-    text = _read(file)
+    text = read_text(file)
     ending = file.suffix.lower()
     if ending == ".json":
-        return _of_data(_json(text, file.name), file.name, file.parent, wanted)
+        return sources_of(parse_json(text, file.name), file.name, file.parent, wanted)
     if ending in (".yaml", ".yml"):
-        return _of_data(_yaml(text, file.name), file.name, file.parent, wanted)
-    if ending not in _TEXT:
+        return sources_of(parse_yaml(text, file.name), file.name, file.parent, wanted)
+    if ending not in TEXT_ENDINGS:
         raise UsageError(message("shift.format", name=file.name))
-    return [_plain(text, file.name, wanted)]
+    return [plain_source(text, file.name, wanted)]
 
 
-def _read(file: Path) -> str:
+def read_text(file: Path) -> str:
+    """The text of a file of at most `MOST_BYTES`.
+
+    Raises:
+        UsageError: it is none, too large, or not UTF-8.
+    """
     try:
         if not file.is_file():
             raise UsageError(message("shift.no-file", name=str(file)))
         if file.stat().st_size > MOST_BYTES:
             raise UsageError(message("shift.too-big", name=file.name, mb=MOST_BYTES // 2**20))
-        return _decoded(file.read_bytes(), file.name)
+        return decoded(file.read_bytes(), file.name)
     except OSError as error:
         raise UsageError(message("shift.unreadable", name=file.name, why=error.strerror)) from error
 
 
-def _decoded(data: bytes, name: str) -> str:
+def decoded(data: bytes, name: str) -> str:
     """UTF-8 with or without a byte-order mark; line ends stay as they are."""
     try:
         return data.decode("utf-8-sig")
@@ -154,14 +160,16 @@ def _decoded(data: bytes, name: str) -> str:
         raise UsageError(message("shift.not-utf8", name=name, at=error.start)) from error
 
 
-def _json(text: str, name: str) -> Any:  # noqa: ANN401 - any JSON
+def parse_json(text: str, name: str) -> Any:  # noqa: ANN401 - any JSON
+    """The data in ``text``; a `UsageError` names the file where it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(message("shift.bad-json", name=name, why=_line(error))) from error
 
 
-def _yaml(text: str, name: str) -> Any:  # noqa: ANN401 - any YAML
+def parse_yaml(text: str, name: str) -> Any:  # noqa: ANN401 - any YAML
+    """The data in ``text``; a `UsageError` names the file where it is not YAML."""
     import yaml  # type: ignore[import-untyped]  # late: only suites need it
 
     try:
@@ -174,7 +182,7 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _of_data(data: Any, name: str, folder: Path, wanted: Wanted) -> list[Source]:  # noqa: ANN401
+def sources_of(data: Any, name: str, folder: Path, wanted: Wanted) -> list[Source]:  # noqa: ANN401
     """A request, its messages alone, or a list of tasks."""
     if isinstance(data, dict) and isinstance(data.get("tasks"), list):
         data = data["tasks"]
@@ -223,7 +231,7 @@ def _task(
         if rest:
             raise UsageError(message("shift.nested", name=name))
         return replace(source, name=name)
-    return _plain(_string(data, "prompt", name, None) or "", name, wanted)
+    return plain_source(_string(data, "prompt", name, None) or "", name, wanted)
 
 
 def _string(data: dict[str, Any], key: str, name: str, default: str | None) -> str | None:
@@ -245,7 +253,7 @@ def _count(data: dict[str, Any], name: str, default: int | None) -> int | None:
     return default
 
 
-def _plain(text: str, name: str, wanted: Wanted) -> Source:
+def plain_source(text: str, name: str, wanted: Wanted) -> Source:
     """A text; the line end that editors put last is no part of it, as with llama.cpp's own."""
     text = text.removesuffix("\n").removesuffix("\r")
     if wanted.chat:
