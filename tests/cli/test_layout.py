@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import kvphase
-from kvphase.cli import main
+from commands import command
 from kvphase.errors import StoreError
 from kvphase.runs.budget import Budget
 from kvphase.runs.check import load
@@ -46,16 +45,6 @@ def lookup(seed: int, spans: int = 1) -> list[dict[str, str]]:
     lead = "" if lead.strip() not in ("", "and", "and so") else lead
     text = f"{lead}{''.join(records)} and so it went on{{{{pad}}}}{last}"
     return [{"prompt": f"{text}{keys[one]}:", "answer": values[one].strip()} for one in asked]
-
-
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
-) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["kvphase", *words])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    shown = capsys.readouterr()
-    return int(stop.value.code or 0), shown.out, shown.err
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvphase.cli import main
+from commands import command
 from kvphase.errors import UsageError
 from kvphase.runs.budget import Budget
 from kvphase.runs.check import load
@@ -54,16 +54,6 @@ def suite(folder: Path, count: int) -> str:
     ]
     (folder / "suite.json").write_text(json.dumps(tasks), encoding="utf-8")
     return str(folder / "suite.json")
-
-
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
-) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["kvphase", *words])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    shown = capsys.readouterr()
-    return int(stop.value.code or 0), shown.out, shown.err
 
 
 @pytest.fixture(autouse=True)

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from kvphase.cli import main
+from commands import command
 
 DATA = Path(__file__).with_name("data")
-
-
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
-) -> tuple[int, str, str]:
-    monkeypatch.setenv("KVPHASE_LANG", "en")
-    monkeypatch.setattr(sys, "argv", ["kvphase", "check", *words])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    shown = capsys.readouterr()
-    return int(stop.value.code or 0), shown.out, shown.err
 
 
 def test_a_locked_file_hides_what_its_shifts_show(
@@ -29,7 +17,7 @@ def test_a_locked_file_hides_what_its_shifts_show(
 ) -> None:
     out = str(tmp_path / "a.kvphase")
     words = ("toy:w8s4", "--dataset", str(DATA / "toy.jsonl"), "--modulus", "4", "--out", out)
-    code, shown, _ = command(monkeypatch, capsys, *words)
+    code, shown, _ = command(monkeypatch, capsys, "check", *words)
     assert code == 0
     assert shown.index("modulo 4:") < shown.index("As the file stands")
     assert "Phase-locked: 20 of 20 facts stand at residue 3 modulo 4." in " ".join(shown.split())
@@ -44,10 +32,12 @@ def test_a_plan_shows_the_histogram_and_keeps_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = ("toy:full", "--dataset", str(DATA / "toy.jsonl"), "--plan")
-    code, shown, _ = command(monkeypatch, capsys, *words, "--budget", "40q", "--lang", "zh")
+    code, shown, _ = command(
+        monkeypatch, capsys, "check", *words, "--budget", "40q", "--lang", "zh"
+    )
     assert code == 0
     assert "相位锁定" in shown
-    code, shown, _ = command(monkeypatch, capsys, *words, "--json")
+    code, shown, _ = command(monkeypatch, capsys, "check", *words, "--json")
     plan = json.loads(shown)
     assert [part["part"] for part in plan["parts"]] == ["asis", "shifted"]
     assert plan["parts"][1]["prefills"] == 16 * plan["parts"][1]["prompts"]
@@ -76,7 +66,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     monkeypatch.chdir(tmp_path)
     long = {"input": " and" * 6000 + " cat: Alice; cat:", "outputs": ["Alice"]}
     (tmp_path / "long.jsonl").write_text(json.dumps(long), encoding="utf-8")
-    code, _, err = command(monkeypatch, capsys, "toy:full", *words)
+    code, _, err = command(monkeypatch, capsys, "check", "toy:full", *words)
     assert code == 2
     assert says in " ".join(err.split()), err
     assert not list(tmp_path.glob("kvphase-runs/*.kvphase"))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from kvphase.cli import main
+from commands import command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,26 +92,15 @@ def archive(path: Path, held: dict[str, Any], *more: tuple[str, str]) -> str:
     return str(path)
 
 
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
-) -> tuple[int, str, str]:
-    monkeypatch.setenv("KVPHASE_LANG", "en")
-    monkeypatch.setattr(sys, "argv", ["kvphase", "analyze", *words])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    shown = capsys.readouterr()
-    return int(stop.value.code or 0), shown.out, shown.err
-
-
 def test_lm_eval_samples_are_placed_and_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = lm_eval(tmp_path), "--tokenizer", tokenizer(tmp_path)
-    code, shown, _ = command(monkeypatch, capsys, *words)
+    code, shown, _ = command(monkeypatch, capsys, "analyze", *words)
     assert code == 0
     assert "Left out: 1, the first at line 481: the answer 'nowhere'" in shown
     assert "modulo 8:" in shown
-    code, shown, _ = command(monkeypatch, capsys, *words, "--json")
+    code, shown, _ = command(monkeypatch, capsys, "analyze", *words, "--json")
     found = json.loads(shown)
     assert (code, found["verdict"], found["period"], found["n"]) == (0, "phase-sensitive", 4, N)
     assert min(found["curve"], key=lambda p: p["accuracy"])["residue"] % 4 == 2
@@ -133,7 +121,7 @@ def test_inspect_logs_are_placed_and_judged(
     else:
         path = archive(tmp_path / "log.eval", held)
     words = path, "--tokenizer", tokenizer(tmp_path), "--json"
-    code, shown, _ = command(monkeypatch, capsys, *words)
+    code, shown, _ = command(monkeypatch, capsys, "analyze", *words)
     found = json.loads(shown)
     assert (code, found["verdict"], found["period"]) == (0, "phase-sensitive", 4)
     assert not found["rotation_known"]
@@ -144,7 +132,7 @@ def test_locked_results_get_a_histogram_and_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = lm_eval(tmp_path, locked=True), "--tokenizer", tokenizer(tmp_path)
-    code, shown, err = command(monkeypatch, capsys, *words)
+    code, shown, err = command(monkeypatch, capsys, "analyze", *words)
     assert code == 2
     assert "480" in shown
     assert "phase-locked: 480 of 480 facts stand at residue 1 modulo 4" in " ".join(err.split())
@@ -166,7 +154,7 @@ def test_odd_members_of_an_archive_are_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = archive(tmp_path / "log.eval", log(), (member, "{}"))
-    code, _, err = command(monkeypatch, capsys, path, "--tokenizer", tokenizer(tmp_path))
+    code, _, err = command(monkeypatch, capsys, "analyze", path, "--tokenizer", tokenizer(tmp_path))
     assert (code, says in " ".join(err.split())) == (2, True)
 
 
@@ -192,8 +180,10 @@ def test_what_cannot_be_placed_is_one_sentence(
     words = tokenizer(tmp_path)
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-        code, shown, err = command(monkeypatch, capsys, str(tmp_path / name), "--tokenizer", words)
+        code, shown, err = command(
+            monkeypatch, capsys, "analyze", str(tmp_path / name), "--tokenizer", words
+        )
         assert (code, shown) == (2, ""), name
         assert says[name] in " ".join(err.split()), err
-    code, _, err = command(monkeypatch, capsys, lm_eval(tmp_path))
+    code, _, err = command(monkeypatch, capsys, "analyze", lm_eval(tmp_path))
     assert (code, "--tokenizer" in err) == (2, True)
