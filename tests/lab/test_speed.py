@@ -31,7 +31,9 @@ def bench() -> Iterator[Any]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FILE.parent))  # where its own command finds its neighbours
+        spec.loader.exec_module(module)
     threads = torch.get_num_threads()
     yield module
     torch.set_num_threads(threads)
