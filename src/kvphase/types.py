@@ -1,7 +1,6 @@
 """The types that every floor of kvphase shares.
 
-Positions are always absolute token indices in the final prompt: template and BOS included, the
-first token at 0.
+Positions are absolute token indices in the final prompt, template and BOS included, from 0.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ class Arm(enum.StrEnum):
 
     PILOT = "pilot"
     """Sets the difficulty or times the server; its answers are never measured."""
-
     SCREEN = "screen"
     """The measurement itself: a question on the shared, cached prefix."""
     SHIFT = "shift"
@@ -42,9 +40,13 @@ class Arm(enum.StrEnum):
     ALONE = "alone"
     """A screen ask sent while nothing else runs: whether batching changes answers."""
     SPLIT = "split"
-    """A screen ask whose prefix was prefilled in several pieces."""
+    """A screen ask whose prefix was prefilled in two pieces that meet behind the target's key."""
     DECODE = "decode"
-    """A screen ask whose answer's first tokens are given instead of generated."""
+    """An ask of several answer tokens, all but the last of which are generated and then given."""
+    TOGETHER = "together"
+    """A screen ask sent while another request is under way: whether batching changes answers."""
+    SAMPLED = "sampled"
+    """A screen ask answered with the endpoint's own sampling settings instead of greedily."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,10 @@ class Limits:
     """Tokens that stay uncompressed near the query, where the runtime knows."""
     bos: tuple[int, ...] = ()
     """The ids that every prompt of this model starts with: BOS exactly once, or nothing."""
+    concurrency: int = 1
+    """Questions on one cached prefix that may be under way at once."""
+    controls: frozenset[Arm] = frozenset()
+    """Which of split, decode, together and sampled this endpoint can be asked for."""
 
 
 @dataclass(frozen=True, slots=True)

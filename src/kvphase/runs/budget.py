@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 DEFAULT_SECONDS = 900.0
 """What a run may take when nothing else was asked for."""
+MANY = 2**31
+"""More questions than any run asks."""
 SETTLING, SETTLING_SHARE = 5.0, 0.02
 """Seconds of a budget, or a share of it, that are kept for the statistics at the end."""
 _TIME = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -176,6 +178,18 @@ class Meter:
         self.prefilled += len(ask.prompt) - cached if reply.prefilled is None else reply.prefilled
         self.generated += reply.generated
         self._prefix = ask.prefix
+
+    def surely_fit(self) -> int:
+        """Questions like those so far that fit what is left twice over; at least one."""
+        asked, left = max(self.questions, 1), self.left()
+        bounds = (
+            (left.questions, asked / 2),  # a question costs one, no more
+            (left.tokens, self.tokens),
+            (left.seconds, self.seconds),
+            (left.dollars, self.dollars),
+        )
+        fits = [have * asked / max(2 * spent, 1e-9) for have, spent in bounds if have is not None]
+        return max(1, int(min(fits, default=MANY)))
 
     def left(self) -> Budget:
         """What remains of each bound; prices kept."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvphase.errors import RuntimeFault, TransientFault
+from kvphase.runs.abreast import Pace
 from kvphase.runs.budget import Budget, BudgetSpent, Meter
 from kvphase.types import Arm, R
 
@@ -68,11 +71,12 @@ async def execute(
         RuntimeFault: the runtime is unusable; all answers so far are in the store.
     """
     meter = budget if isinstance(budget, Meter) else Meter(budget or Budget())
+    pace = Pace(runtime.limits.concurrency)
     try:
         asks = next(flow)
         while True:
             store.add(asks, stage)
-            await _answer(asks, runtime, store, meter, observe)
+            await _answer(asks, runtime, store, meter, pace, observe)
             asks = flow.send(store.answers(asks))
     except StopIteration as stop:
         result: R = stop.value
@@ -82,27 +86,52 @@ async def execute(
 
 
 async def _answer(
-    asks: Sequence[Ask], runtime: Runtime, store: Store, meter: Meter, observe: Observer | None
+    asks: Sequence[Ask],
+    runtime: Runtime,
+    store: Store,
+    meter: Meter,
+    pace: Pace,
+    observe: Observer | None,
 ) -> None:
     known = _replayed(asks, store)
-    for ask in asks:
-        if ask.id in known:
-            event = Event(ask, known[ask.id], 0, 0, 0, replayed=True)
-        else:
-            meter.check(ask)
-            reply = await complete(ask, runtime)
-            correct = store.put(ask, reply)
-            meter.add(ask, reply)
-            event = Event(
-                ask,
-                correct,
-                reply.prefilled or 0,
-                reply.cached or 0,
-                reply.generated,
-                replayed=False,
-            )
-        if observe is not None:
-            observe(event)
+    for done, group in itertools.groupby(asks, lambda ask: ask.id in known):
+        rest = list(group)
+        while rest:
+            batch = rest[:1] if done else pace.take(rest, meter)
+            if done:
+                events = [Event(ask, known[ask.id], 0, 0, 0, replayed=True) for ask in batch]
+            else:
+                events = await _ask(batch, runtime, store, meter, pace)
+            rest = rest[len(batch) :]
+            for event in events if observe is not None else ():
+                observe(event)
+
+
+async def _ask(
+    batch: Sequence[Ask], runtime: Runtime, store: Store, meter: Meter, pace: Pace
+) -> list[Event]:
+    """Send a batch at once; every answer is stored as it arrives, also beside one that fails."""
+    meter.check(batch[0])
+    retried: list[Ask] = []
+    started = time.perf_counter()
+
+    async def one(ask: Ask) -> Event:
+        reply = await complete(ask, runtime, retried.append)
+        correct = store.put(ask, reply)
+        meter.add(ask, reply)
+        counts = (reply.prefilled or 0, reply.cached or 0, reply.generated)
+        return Event(ask, correct, *counts, replayed=False)
+
+    if len(batch) == 1:
+        events = [await one(batch[0])]
+    else:
+        found = await asyncio.gather(*map(one, batch), return_exceptions=True)
+        events = [event for event in found if isinstance(event, Event)]
+        for failure in found:
+            if isinstance(failure, BaseException):
+                raise failure
+    pace.note(batch, time.perf_counter() - started, again=bool(retried))
+    return events
 
 
 def _replayed(asks: Sequence[Ask], store: Store) -> dict[str, int]:
@@ -114,16 +143,23 @@ def _replayed(asks: Sequence[Ask], store: Store) -> dict[str, int]:
     return dict(zip((ask.id for ask in done), answers.correct.tolist(), strict=True))
 
 
-async def complete(ask: Ask, runtime: Runtime) -> Reply:
+async def complete(ask: Ask, runtime: Runtime, again: Callable[[Ask], None] | None = None) -> Reply:
     """One reply; questions on a cached prefix are asked again after a passing fault.
 
     A cold ask is a prefill of its own and is never repeated blindly.
+
+    Args:
+        ask: The question.
+        runtime: Opened already.
+        again: Told before the question is asked another time.
     """
     waits = () if ask.arm is Arm.COLD else _WAITS
     for wait in waits:
         try:
             return await runtime.complete(ask)
         except TransientFault:
+            if again is not None:
+                again(ask)
             await asyncio.sleep(wait)
     try:
         return await runtime.complete(ask)
