@@ -293,7 +293,7 @@ def test_progress_lines(language: Language, monkeypatch: pytest.MonkeyPatch) -> 
         "en": (
             "toy:w8s4   DEMO: toy model, not yours",
             "flip: 3,712 short prompts",
-            "405: 3,712 questions, 8 prefills of 405 tokens",
+            "405: 3,712 questions, repeats and audits included; prefill 8 × 405 tokens",
             "1 of 3,712, mean 100.0%",
             "405: phase-sensitive, mean 53.6%, 3,600 answers",
             "2k shifted: Confirmed by moving",
@@ -302,7 +302,7 @@ def test_progress_lines(language: Language, monkeypatch: pytest.MonkeyPatch) -> 
         "zh": (
             "toy:w8s4   演示：玩具模型，不是你的模型",
             "翻转：3,712 个短提示词",
-            "405：3,712 个问题，8 次预填充，每次 405 个 token",
+            "405：3,712 个问题（含重复与审计），8 次预填充，每次 405 个 token",
             "3,712 个中已答 1 个，平均 100.0%",
             "405：相位敏感，平均 53.6%，3,600 个答案",
             "2k 平移：平移同样的文本，得到确认",
