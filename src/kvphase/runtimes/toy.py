@@ -12,6 +12,7 @@ import json
 import re
 import time
 from collections import OrderedDict
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -303,6 +304,7 @@ class ToyRuntime:
             top_logprobs=model.vocab_size,
             local_window=model.local_window,
             bos=(self._engine.words.bos,),
+            controls=frozenset({Arm.SPLIT, Arm.DECODE}),
         )
 
     async def __aenter__(self) -> ToyRuntime:
@@ -339,7 +341,13 @@ class ToyRuntime:
         started = time.perf_counter()
         self._engine.check(ask.prompt, ask.generate)
         cache, scores, cached = await self._evaluate(ask)
-        text = self._generate(cache, scores, ask.generate)
+        given = ""
+        if ask.arm is Arm.DECODE and ask.generate > 1:
+            given = self._generate(cache, scores, ask.generate - 1)
+            suffix = (*ask.suffix, *self._engine.words.encode(given))
+            ask = replace(ask, suffix=suffix, generate=1)
+            cache, scores, cached = await self._evaluate(ask)
+        text = given + self._generate(cache, scores, ask.generate)
         return Reply(
             text=text,
             logprob=self._engine.logprob(scores, ask.expected),
@@ -360,6 +368,11 @@ class ToyRuntime:
         if ask.arm is Arm.COLD or not ask.prefix:
             cache = self._engine.start()
             return cache, await self._engine.prefill(cache, ask.prompt), 0
+        if ask.arm is Arm.SPLIT:
+            cache, cut = self._engine.start(), ask.target + 1
+            for piece in (ask.prefix[:cut], ask.prefix[cut:], ask.suffix):
+                scores = await self._engine.prefill(cache, piece)
+            return cache, scores, 0
         kept, scores, cached = await self._prefix(ask.prefix)
         cache = kept.fork()
         if ask.suffix:
