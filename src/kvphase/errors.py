@@ -30,7 +30,12 @@ class TransientFault(RuntimeFault):
 
     Raised by runtimes for a broken connection, a 5xx or a torn answer after the prefix was known
     to be cached, so that asking again costs a suffix. A prefill that failed is never one of these.
+
+    Attributes:
+        wait: Seconds after which the server says that it may be asked again; None if it does not.
     """
+
+    wait: float | None = None
 
 
 class StoreError(UsageError):

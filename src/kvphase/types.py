@@ -169,6 +169,12 @@ class Limits:
     """Tokens that stay uncompressed near the query, where the runtime knows."""
     bos: tuple[int, ...] = ()
     """The ids that every prompt of this model starts with: BOS exactly once, or nothing."""
+    tokenizer: str = ""
+    """Whose tokenizer counts, as it may be shown; empty for the endpoint's own."""
+    counted: bool = True
+    """Every answer tells how many tokens its prompt had."""
+    offset_known: bool = True
+    """Positions are those of the final prompt; else right up to an unknown constant."""
     concurrency: int = 1
     """Questions on one cached prefix that may be under way at once."""
     controls: frozenset[Arm] = frozenset()
@@ -199,14 +205,10 @@ class Runtime(Protocol):
     """One way to reach a model. Open it as an asynchronous context manager before use."""
 
     @property
-    def about(self) -> About:
-        """What the endpoint is."""
-        ...
+    def about(self) -> About: ...  # noqa: D102
 
     @property
-    def limits(self) -> Limits:
-        """What the endpoint can do."""
-        ...
+    def limits(self) -> Limits: ...  # noqa: D102
 
     @property
     def traffic(self) -> int | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
+from kvphase.runtimes.adapters import Choice
 from kvphase.runtimes.detect import recognise
 from kvphase.runtimes.http import new_client
 from kvphase.runtimes.llamacpp import LlamaCpp
@@ -142,8 +143,9 @@ def use(
     async def main() -> Any:  # noqa: ANN401
         transport = httpx2.MockTransport(server)
         async with new_client("http://127.0.0.1:8080", transport) as client:
-            await recognise(client)
-            return await job(await LlamaCpp.connect(client, exclusive=exclusive))
+            runtime = await recognise(client, Choice(exclusive=exclusive))
+            assert isinstance(runtime, LlamaCpp)
+            return await job(runtime)
 
     return asyncio.run(main())
 

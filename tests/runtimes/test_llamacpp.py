@@ -344,7 +344,6 @@ def found(answers: dict[str, httpx2.Response]) -> str:
     async def main() -> None:
         async with new_client("http://127.0.0.1:1", httpx2.MockTransport(respond)) as client:
             await recognise(client)
-            await LlamaCpp.connect(client)
 
     with pytest.raises(RuntimeFault) as caught:
         asyncio.run(main())
@@ -352,14 +351,13 @@ def found(answers: dict[str, httpx2.Response]) -> str:
 
 
 def test_other_servers_are_told_apart() -> None:
-    models = httpx2.Response(200, json={"object": "list", "data": []})
     ok = httpx2.Response(200, json={"status": "ok"})
     down = httpx2.Response(503, json={"error": {"message": "Maintenance"}})
     page = httpx2.Response(200, text="<html></html>")
-    assert "OpenAI's API only" in found({"/v1/models": models})
+    assert "--runtime" in found({"/health": ok})
     assert "HTML" in found({"/health": page})
     assert "not ready" in found({"/health": down})
-    assert "default_generation_settings" in found(
+    assert "none that kvphase knows" in found(
         {"/health": ok, "/props": httpx2.Response(200, json={"role": "router"})}
     )
 

@@ -185,7 +185,7 @@ def start(loads: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     async def main() -> None:
         async with new_client("http://127.0.0.1:1", httpx2.MockTransport(respond)) as client:
-            await recognise(client, waited.append)
+            await recognise(client, waiting=waited.append)
 
     asyncio.run(main())
     return waited

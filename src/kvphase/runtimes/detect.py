@@ -6,10 +6,12 @@ import asyncio
 import re
 import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvphase.catalogue import message
 from kvphase.errors import RuntimeFault, TransientFault, UsageError
+from kvphase.runtimes.adapters import Choice, find
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     import httpx2
 
+    from kvphase.runtimes.server import Server
     from kvphase.types import Runtime
 
     Waiting = Callable[[float], None]
@@ -30,7 +33,11 @@ LOADING_PAUSE = 1.0
 
 
 def open_runtime(
-    target: str, *, exclusive: bool = False, waiting: Waiting | None = None
+    target: str,
+    *,
+    exclusive: bool = False,
+    waiting: Waiting | None = None,
+    choice: Choice | None = None,
 ) -> AbstractAsyncContextManager[Runtime]:
     """The runtime that ``target`` names, to be used in ``async with``.
 
@@ -41,11 +48,19 @@ def open_runtime(
             for the conversation that it may hold.
         waiting: Called about once a second, with the seconds so far, while the server loads its
             model.
+        choice: What the user says of the server: its kind, the model, a tokenizer.
 
     Raises:
-        UsageError: the target is none of these.
+        UsageError: the target is none of these, or is no server though one was described.
         RuntimeFault: on entering, if what is there cannot be measured.
     """
+    choice = replace(choice or Choice(), exclusive=exclusive)
+    if HOST_AND_PORT.fullmatch(target):
+        target = f"http://{target}"
+    if target.lower().startswith(("http://", "https://")):
+        return _server(target.rstrip("/").removesuffix("/v1"), choice, waiting)
+    if choice != Choice(exclusive=exclusive):
+        raise UsageError(message("runtime.only-servers"))
     if target.startswith("toy:"):
         return _toy(target.removeprefix("toy:"))
     kind, mark, rest = target.partition(":")
@@ -55,10 +70,6 @@ def open_runtime(
         except ImportError as error:
             raise UsageError(message("runtime.extra", kind=kind)) from error
         return opened
-    if HOST_AND_PORT.fullmatch(target):
-        target = f"http://{target}"
-    if target.lower().startswith(("http://", "https://")):
-        return _server(target.rstrip("/").removesuffix("/v1"), exclusive, waiting)
     from kvphase.runtimes.http import shown  # late: needs the HTTP client
 
     accepted = message("runtime.accepted")
@@ -85,52 +96,52 @@ async def _toy(name: str) -> AsyncIterator[Runtime]:
 
 
 @asynccontextmanager
-async def _server(address: str, exclusive: bool, waiting: Waiting | None) -> AsyncIterator[Runtime]:
+async def _server(address: str, choice: Choice, waiting: Waiting | None) -> AsyncIterator[Runtime]:
     from kvphase.runtimes.http import new_client  # late: needs the HTTP client
-    from kvphase.runtimes.llamacpp import LlamaCpp
 
     async with new_client(address) as client:
-        await recognise(client, waiting)
-        yield await LlamaCpp.connect(client, exclusive=exclusive)
+        yield await recognise(client, choice, waiting)
 
 
-async def recognise(client: httpx2.AsyncClient, waiting: Waiting | None = None) -> None:
-    """Make sure that a llama-server with a loaded model is behind ``client``.
+async def recognise(
+    client: httpx2.AsyncClient, choice: Choice | None = None, waiting: Waiting | None = None
+) -> Runtime:
+    """The runtime behind ``client``, once its model is loaded.
 
     Args:
         client: Of the server.
+        choice: As for `open_runtime`.
         waiting: As for `open_runtime`.
 
     Raises:
-        RuntimeFault: it is something else; the message says what was found.
+        UsageError: a model or a tokenizer must be named.
+        RuntimeFault: nothing there can be measured; the message says what was found.
     """
-    from kvphase.runtimes.http import Unreachable, get_json, said
+    from kvphase.runtimes.http import Unreachable, said
+    from kvphase.runtimes.server import Server
 
+    server = Server(client)
     try:
-        await _loaded(client, waiting)
-        await get_json(client, "props")
+        await _loaded(server, waiting)
+        return await find(server, choice or Choice())
     except (Unreachable, _StillLoading):
         raise
     except TransientFault as fault:
         raise RuntimeFault(message("runtime.not-ready", fault=said(fault))) from fault
-    except RuntimeFault as fault:
-        if await _speaks_openai(client):
-            raise RuntimeFault(message("runtime.openai-only")) from fault
-        raise RuntimeFault(message("runtime.not-llama-server", fault=said(fault))) from fault
 
 
 class _StillLoading(RuntimeFault):
     """The server was waited for in vain."""
 
 
-async def _loaded(client: httpx2.AsyncClient, waiting: Waiting | None) -> None:
-    """Wait until the server is healthy, as long as it says that it loads its model."""
-    from kvphase.runtimes.http import Loading, get_json
+async def _loaded(server: Server, waiting: Waiting | None) -> None:
+    """Wait as long as the server says that it loads its model; not all have a page for that."""
+    from kvphase.runtimes.http import Loading
 
     started = time.monotonic()
     while True:
         try:
-            await get_json(client, "health")
+            await server.page("health")
             return
         except Loading as fault:
             spent = time.monotonic() - started
@@ -140,13 +151,3 @@ async def _loaded(client: httpx2.AsyncClient, waiting: Waiting | None) -> None:
         if waiting is not None:
             waiting(spent)
         await asyncio.sleep(min(LOADING_PAUSE, LOADING_SECONDS - spent))
-
-
-async def _speaks_openai(client: httpx2.AsyncClient) -> bool:
-    """Whether the server lists models as OpenAI's API does."""
-    from kvphase.runtimes.http import get_json
-
-    try:
-        return isinstance((await get_json(client, "v1/models")).get("data"), list)
-    except RuntimeFault:
-        return False

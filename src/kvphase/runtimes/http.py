@@ -12,8 +12,11 @@ import asyncio
 import contextlib
 import ipaddress
 import json
+import math
 import os
 import ssl
+import time
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -25,6 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 
 KEY_VARIABLE = "KVPHASE_API_KEY"
+HOST_KEYS = {
+    "api.deepseek.com": "DEEPSEEK_API_KEY",
+    "api.openai.com": "OPENAI_API_KEY",
+    "openrouter.ai": "OPENROUTER_API_KEY",
+    "api.together.xyz": "TOGETHER_API_KEY",
+    "api.fireworks.ai": "FIREWORKS_API_KEY",
+}
+"""Providers' usual variables: read where `KEY_VARIABLE` is not set, sent to that host alone."""
 CONNECT_SECONDS = 10.0
 CALL_SECONDS = 15.0
 """A request that evaluates nothing is answered within this, from its first byte to its last."""
@@ -47,6 +58,22 @@ class Unreachable(TransientFault):
 
 class Loading(TransientFault):
     """The server is there and still loads its model."""
+
+
+class Busy(TransientFault):
+    """The server turned the request away before it worked on it; `wait` is how long it asks for."""
+
+
+class Refused(RuntimeFault):
+    """The server will not do what was asked.
+
+    Attributes:
+        status: Of the answer.
+    """
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status: int = status
 
 
 def is_loopback(host: str) -> bool:
@@ -77,9 +104,7 @@ def new_client(
         raise UsageError(message("runtime.address", address=shown(address))) from error
     if not url.host or not 0 < (url.port or 80) < 65536:
         raise UsageError(message("runtime.port", address=shown(address)))
-    key = os.environ.get(KEY_VARIABLE)
-    if key and not (key.isascii() and key.isprintable()):
-        raise UsageError(message("runtime.bad-key", variable=KEY_VARIABLE))
+    key = _key(url)
     # Reading all certificates takes longer than a question, and plain HTTP never looks at one.
     plain = url.scheme == "http"
     certificates = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True
@@ -96,6 +121,20 @@ def new_client(
         ),
         trust_env=not is_loopback(url.host),  # a proxy has no business in front of this machine
     )
+
+
+def _key(url: httpx2.URL) -> str | None:
+    """The key for the server at ``url``: kvphase's own variable, or its provider's over TLS."""
+    names = [KEY_VARIABLE]
+    if url.scheme == "https" and url.host in HOST_KEYS:
+        names.append(HOST_KEYS[url.host])
+    name = next((name for name in names if os.environ.get(name)), None)
+    if name is None:
+        return None
+    key = os.environ[name]
+    if not (key.isascii() and key.isprintable()):
+        raise UsageError(message("runtime.bad-key", variable=name))
+    return key
 
 
 async def get_json(client: httpx2.AsyncClient, path: str) -> dict[str, Any]:
@@ -216,7 +255,7 @@ def said(fault: Exception) -> str:
 def _accepted(response: httpx2.Response, text: str) -> str:
     """The text of a response that is neither a refusal nor from somewhere else."""
     if response.is_error:
-        raise _refusal(response.status_code, text)
+        raise _refusal(response.status_code, text, _wait(response.headers))
     if response.is_redirect:
         raise RuntimeFault(message("runtime.redirect"))
     if _is_html(text):
@@ -250,17 +289,34 @@ def _parsed(text: str) -> Any:  # noqa: ANN401 - as read from JSON
         raise RuntimeFault(message("runtime.not-json")) from error
 
 
-def _refusal(status: int, text: str) -> RuntimeFault:
+def _wait(headers: httpx2.Headers) -> float | None:
+    """Seconds that ``Retry-After`` asks for, as a number or as a date; None without it."""
+    said = headers.get("retry-after", "").strip()
+    try:
+        seconds = float(said)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(said).timestamp() - time.time()
+        except ValueError:
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _refusal(status: int, text: str, wait: float | None = None) -> RuntimeFault:
     """The fault for an HTTP status of 400 or more, with the server's reason if it gave one."""
     reason = _reason(text)
     values = {"status": status, "reason": f": {reason}" if reason else ""}
     if status in (401, 403):
-        return RuntimeFault(message("runtime.access", variable=KEY_VARIABLE, **values))
+        return Refused(message("runtime.access", variable=KEY_VARIABLE, **values), status)
     if status == 503 and "loading" in reason.lower():
         return Loading(message("runtime.failed", **values))
+    if status == 429 or (status == 503 and wait is not None):
+        busy = Busy(message("runtime.busy", **values))
+        busy.wait = wait
+        return busy
     if status >= 500 and status != 501:  # 501: this server never does that
         return TransientFault(message("runtime.failed", **values))
-    return RuntimeFault(message("runtime.refused", **values))
+    return Refused(message("runtime.refused", **values), status)
 
 
 def _reason(text: str) -> str:
@@ -272,9 +328,9 @@ def _reason(text: str) -> str:
         words = str(error["message"] if isinstance(error, dict) else error)
     except (ValueError, KeyError, TypeError, RecursionError):
         words = "" if text.lstrip()[:1] in ("{", "[") else text
-    key = os.environ.get(KEY_VARIABLE)
-    if key:
-        words = words.replace(key, "***")
+    for name in (KEY_VARIABLE, *HOST_KEYS.values()):
+        if key := os.environ.get(name):
+            words = words.replace(key, "***")
     return " ".join(words.split())[:MESSAGE_CHARACTERS]
 
 

@@ -9,34 +9,28 @@ question then evaluates its own few tokens, which the server's figures show.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import math
 import time
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kvphase.catalogue import message
-from kvphase.errors import RuntimeFault, TransientFault, UsageError
+from kvphase.errors import RuntimeFault, TransientFault
 from kvphase.runtimes import llamacpp_wire as wire
-from kvphase.runtimes.http import (
-    ANSWER_SECONDS,
-    AT_ONCE,
-    Unreachable,
-    get_json,
-    post_json,
-    post_stream,
-    said,
-)
-from kvphase.runtimes.llamacpp_slots import Watch
-from kvphase.types import About, Arm, Limits, Reply, Template
+from kvphase.runtimes.adapters import Adapter, Choice
+from kvphase.runtimes.http import ANSWER_SECONDS, Unreachable, get_json, post_stream, said
+from kvphase.runtimes.llamacpp_slots import Places, Watch
+from kvphase.runtimes.llamacpp_words import ContentWords
+from kvphase.runtimes.scores import Scorer, margin
+from kvphase.types import Arm, Limits, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import httpx2
 
-    from kvphase.types import Ask
+    from kvphase.runtimes.server import Server
+    from kvphase.types import About, Ask, Template
 
 SCORES = 20
 """Next tokens whose log-probabilities are asked for."""
@@ -58,8 +52,16 @@ GREEDY = {
     "ignore_eos": False,
     "post_sampling_probs": False,
 }
-MARKER = "kvphase7marker1here"
-"""Stands for the user's text while the server renders its chat template."""
+COMPANY_TOKENS = 16
+"""Answer tokens of a request that is sent to keep a question company."""
+COMPANY_SECONDS = 0.005
+"""Head start of that request: it works many times as long."""
+
+
+def controls(places: Places) -> frozenset[Arm]:
+    """What can be asked for: company only where another slot is free for it."""
+    alone = {Arm.SPLIT, Arm.DECODE, Arm.SAMPLED}
+    return frozenset(alone | {Arm.TOGETHER} if places.spare != places.screen else alone)
 
 
 class LlamaCpp:
@@ -69,24 +71,25 @@ class LlamaCpp:
     """Questions that found less of their prefix in the cache than was put there."""
 
     def __init__(
-        self, client: httpx2.AsyncClient, props: wire.Props, bos: tuple[int, ...], watch: Watch
+        self, client: httpx2.AsyncClient, props: wire.Props, words: ContentWords, watch: Watch
     ) -> None:
         self._client = client
-        self._props = props
+        self._words = words
         self._about = wire.about(client.base_url, props)
         self._limits = Limits(
             context_tokens=props.default_generation_settings.n_ctx,
             top_logprobs=SCORES,
             local_window=props.kvphase.local_window,
-            bos=bos,
+            bos=words.bos,
+            controls=controls(watch.places),
         )
         self._watch = watch
         self._warm: tuple[int, ...] | None = None
+        self._grown = False  # the slot may hold a prefix that was put there in pieces
         self._keeps = False  # a question has found its whole prefix in the cache
         self._owed = 0  # tokens of warm-ups that no reply has counted yet
-        self._single: dict[str, bool] = {}
+        self._scorer = Scorer(self.tokenize)
         self._turn = asyncio.Lock()
-        self._places = asyncio.Semaphore(AT_ONCE)
 
     @classmethod
     async def connect(cls, client: httpx2.AsyncClient, *, exclusive: bool = False) -> LlamaCpp:
@@ -100,11 +103,10 @@ class LlamaCpp:
             RuntimeFault: it does not answer as a llama-server with one model does.
         """
         props = wire.read(wire.Props, await get_json(client, "props"))
-        body = {"content": "", "add_special": True}
-        bos = wire.read(wire.Tokens, await post_json(client, "tokenize", body)).tokens
+        words = await ContentWords.connect(client, props.bos_token)
         watch = Watch(client, tells=props.endpoint_slots)
         await watch.start(props.total_slots, exclusive=exclusive)
-        return cls(client, props, tuple(bos), watch)
+        return cls(client, props, words, watch)
 
     @property
     def about(self) -> About:
@@ -123,12 +125,7 @@ class LlamaCpp:
 
     async def tokenize(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:
         """Token ids of each text, without BOS; special tokens are parsed only if ``special``."""
-        return list(await asyncio.gather(*(self._tokens(text, special) for text in texts)))
-
-    async def _tokens(self, text: str, special: bool) -> list[int]:
-        body = {"content": text, "add_special": False, "parse_special": special}
-        async with self._places:
-            return wire.read(wire.Tokens, await post_json(self._client, "tokenize", body)).tokens
+        return await self._words.tokenize(texts, special=special)
 
     async def template(self) -> Template:
         """The chat template around a user's text, thinking off, as the server renders it.
@@ -136,46 +133,15 @@ class LlamaCpp:
         Raises:
             UsageError: the server has none, or it changes the user's text.
         """
-        body = {
-            "messages": [{"role": "user", "content": MARKER}],
-            "chat_template_kwargs": {"enable_thinking": False},
-        }
-        try:
-            answer = await post_json(self._client, "apply-template", body)
-        except TransientFault as fault:
-            raise RuntimeFault(said(fault)) from fault
-        except RuntimeFault as fault:
-            raise UsageError(message("runtime.no-template", fault=said(fault))) from fault
-        head, *rest = wire.read(wire.Prompt, answer).prompt.split(MARKER)
-        if len(rest) != 1:
-            raise UsageError(message("runtime.odd-template"))
-        head_text = head.removeprefix(self._props.bos_token) if self._limits.bos else head
-        head_ids, tail_ids = await self.tokenize([head_text, rest[0]], special=True)
-        digest = hashlib.sha256(f"{head_text}\0{rest[0]}".encode()).hexdigest()[:16]
-        self._about = replace(self._about, template=digest)
-        return Template(tuple(head_ids), tuple(tail_ids), head_text, rest[0], digest)
+        template = await self._words.template()
+        self._about = replace(self._about, template=template.digest)
+        return template
 
     async def render(self, body: dict[str, Any]) -> str:
-        """A request as the text that the model reads, BOS left out; thinking off unless it says so.
-
-        Args:
-            body: ``messages`` and what else moves positions: tools, template settings.
-
-        Raises:
-            UsageError: the server has no template, or it refuses these messages.
-        """
-        settings = {"enable_thinking": False, **body.get("chat_template_kwargs", {})}
-        try:
-            answer = await post_json(
-                self._client, "apply-template", {**body, "chat_template_kwargs": settings}
-            )
-        except TransientFault as fault:
-            raise RuntimeFault(said(fault)) from fault
-        except RuntimeFault as fault:
-            raise UsageError(message("runtime.no-template", fault=said(fault))) from fault
-        text = wire.read(wire.Prompt, answer).prompt
+        """A request as the text that the model reads; see `ContentWords.render`."""
+        text = await self._words.render(body)
         self._about = replace(self._about, template="request")
-        return text.removeprefix(self._props.bos_token) if self._limits.bos else text
+        return text
 
     async def complete(self, ask: Ask) -> Reply:
         """Answer one ask; a new prefix is prefilled first, at its first ask's expense.
@@ -195,12 +161,12 @@ class LlamaCpp:
             seconds = time.perf_counter() - started
             warmed, self._owed = self._owed, 0
         timings = answer.last.timings
-        expected, against = await self._scores(ask, answer.scores)
+        expected, against = await self._scorer.of(ask, answer.scores)
         return Reply(
             text=answer.text,
             logprob=expected,
             against=against,
-            margin=wire.margin(answer.scores),
+            margin=margin(answer.scores),
             finished=answer.last.stop_type != "none",
             prefilled=None if timings.prompt_n is None else timings.prompt_n + warmed,
             cached=timings.cache_n,
@@ -211,7 +177,13 @@ class LlamaCpp:
     async def _answer(self, ask: Ask) -> wire.Answer:
         if not ask.prefix or ask.arm is Arm.COLD:
             return await self._whole(ask)
+        if ask.arm is Arm.SPLIT:
+            await self._grow(ask)
         await self._warm_up(ask)
+        if ask.arm is Arm.DECODE and ask.generate > 1:
+            return await self._given(ask)
+        if ask.arm is Arm.TOGETHER:
+            return await self._beside(ask)
         return await self._question(ask)
 
     async def _whole(self, ask: Ask) -> wire.Answer:
@@ -233,12 +205,46 @@ class LlamaCpp:
         if ask.prefix == self._warm or not self._has_room(ask):
             return
         await self._watch.check()
-        # The four tokens must not begin as the question does, or its first token would be cached.
-        extra = next((t for t in reversed(ask.prefix) if t not in ask.suffix[:1]), ask.prefix[-1])
         self._warm = None
-        answer = await self._prefill((*ask.prefix, *(extra,) * WARM_TOKENS), n_predict=0)
-        self._warm = ask.prefix
+        reuse = ask.arm is Arm.SPLIT or not self._grown
+        answer = await self._prefill(_warming(ask), n_predict=0, cache_prompt=reuse)
+        # What was put there in pieces is for the one question that wants it so.
+        self._grown = ask.arm is Arm.SPLIT
+        self._warm = None if self._grown else ask.prefix
         self._owed += answer.last.timings.prompt_n or 0
+
+    async def _grow(self, ask: Ask) -> None:
+        """Prefill the ask's prefix up to and with its target's key, from nothing."""
+        self._warm, self._grown = None, True
+        piece = ask.prefix[: ask.target + 1]
+        answer = await self._prefill(piece, n_predict=0, cache_prompt=False)
+        self._owed += answer.last.timings.prompt_n or 0
+
+    async def _given(self, ask: Ask) -> wire.Answer:
+        """All answer tokens but the last are generated, thrown out of the cache, and given."""
+        first = await self._cheap(ask.prompt, n_predict=ask.generate - 1)
+        given = first.tokens
+        if len(given) < ask.generate - 1:
+            return first  # it ended there by itself
+        await self._cheap(_warming(ask), n_predict=0)
+        second = await self._cheap((*ask.prompt, *given), n_predict=1)
+        self._owed += first.last.timings.prompt_n or 0
+        return replace(second, text=first.text + second.text)
+
+    async def _beside(self, ask: Ask) -> wire.Answer:
+        """The question while the other slot reads and writes something else."""
+        other = self._cheap(
+            ask.prompt[-SHORT_TOKENS:],
+            n_predict=COMPANY_TOKENS,
+            id_slot=self._watch.places.spare,
+            cache_prompt=False,
+        )
+        company = asyncio.create_task(other)
+        try:
+            await asyncio.sleep(COMPANY_SECONDS)
+            return await self._question(ask)
+        finally:
+            await asyncio.gather(company, return_exceptions=True)
 
     def _has_room(self, ask: Ask) -> bool:
         """Whether the prefix can be warmed at all."""
@@ -246,12 +252,15 @@ class LlamaCpp:
 
     async def _question(self, ask: Ask) -> wire.Answer:
         """The ask itself, cheap to repeat only if its prefix is known to be cached."""
+        options = {"n_predict": ask.generate, "greedy": ask.arm is not Arm.SAMPLED}
+        if ask.arm is Arm.SPLIT:
+            return await self._cheap(ask.prompt, **options)
         if ask.prefix != self._warm:
-            answer = await self._prefill(ask.prompt, n_predict=ask.generate)
+            answer = await self._prefill(ask.prompt, **options)
             self._warm = ask.prefix
             return answer
         try:
-            answer = await self._cheap(ask.prompt, n_predict=ask.generate)
+            answer = await self._cheap(ask.prompt, **options)
         except Unreachable:
             self._warm = None  # a server that went away comes back with an empty cache
             raise
@@ -272,35 +281,6 @@ class LlamaCpp:
             self._watch.seen += 1
             self._warm = None
 
-    async def _scores(
-        self, ask: Ask, scores: Sequence[wire.Score]
-    ) -> tuple[float | None, float | None]:
-        """Log-probability of the expected answer, and of the tempting wrong one if there is one."""
-        tempting = ask.candidates[1] if len(ask.candidates) > 1 else None
-        expected = await self._score(scores, ask.expected)
-        return expected, None if tempting is None else await self._score(scores, tempting)
-
-    async def _score(self, scores: Sequence[wire.Score], text: str) -> float | None:
-        """Of ``text`` as the next token, -inf if it was censored; None without scores.
-
-        A text of several tokens has the score of the token that it begins with, or none.
-        """
-        if not scores:
-            return None
-        found = wire.exact(scores, text)
-        if found is not None:
-            return found
-        return -math.inf if await self._is_token(text) else wire.beginning(scores, text)
-
-    async def _is_token(self, text: str) -> bool:
-        """Whether the server spells ``text`` as one token; True if it does not say now."""
-        if text not in self._single:
-            try:
-                self._single[text] = len(await self._tokens(text, special=False)) == 1
-            except TransientFault:
-                return True  # an answer that was paid for is not thrown away for this
-        return self._single[text]
-
     async def _cheap(self, prompt: Sequence[int], **options: Any) -> wire.Answer:  # noqa: ANN401
         """A request that evaluates few tokens, so that it has a deadline and may be repeated."""
         try:
@@ -319,7 +299,13 @@ class LlamaCpp:
                 message("runtime.prefill", fault=said(fault), tokens=len(prompt))
             ) from fault
 
-    async def _request(self, prompt: Sequence[int], **options: Any) -> wire.Answer:  # noqa: ANN401
+    async def _request(
+        self,
+        prompt: Sequence[int],
+        *,
+        greedy: bool = True,
+        **options: Any,  # noqa: ANN401
+    ) -> wire.Answer:
         body = {
             "prompt": list(prompt),
             "cache_prompt": True,
@@ -327,7 +313,7 @@ class LlamaCpp:
             "n_probs": SCORES,
             "return_tokens": True,
             "stream": True,
-            **GREEDY,
+            **(GREEDY if greedy else {}),
             **options,
         }
         self._watch.settled = False
@@ -338,3 +324,25 @@ class LlamaCpp:
         answer = wire.joined(seen)
         wire.check_count(answer.last, len(prompt))
         return answer
+
+
+def _warming(ask: Ask) -> tuple[int, ...]:
+    """The ask's prefix and four tokens that the question does not begin with.
+
+    Otherwise the question's first token would be cached too.
+    """
+    extra = next((t for t in reversed(ask.prefix) if t not in ask.suffix[:1]), ask.prefix[-1])
+    return (*ask.prefix, *(extra,) * WARM_TOKENS)
+
+
+async def recognises(server: Server) -> bool:
+    """Whether the server shows llama-server's properties."""
+    return "default_generation_settings" in await server.page("props")
+
+
+async def connect(server: Server, choice: Choice) -> LlamaCpp:
+    """Open it; it has the one model that it was started with."""
+    return await LlamaCpp.connect(server.client, exclusive=choice.exclusive)
+
+
+ADAPTER = Adapter(recognises, connect)

@@ -5,7 +5,6 @@ Only the fields that kvphase uses are checked; newer servers may send more.
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from kvphase.catalogue import message
 from kvphase.errors import RuntimeFault, TransientFault
 from kvphase.runtimes.http import is_loopback
+from kvphase.runtimes.scores import Score, ranked, value
 from kvphase.types import About
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Timings(BaseModel):
     """Prompt tokens evaluated."""
 
 
-class Score(BaseModel):
+class Listed(BaseModel):
     """One possible next token."""
 
     token: str = ""
@@ -51,13 +51,14 @@ class Score(BaseModel):
 class Scores(BaseModel):
     """The likeliest next tokens at one place of the answer."""
 
-    top_logprobs: list[Score] = []
+    top_logprobs: list[Listed] = []
 
 
 class Event(BaseModel):
     """One event of a streamed completion; the last one has ``stop`` and the figures."""
 
     content: str = ""
+    tokens: list[int] = []
     stop: bool = False
     stop_type: str = "limit"
     truncated: bool = False
@@ -114,6 +115,8 @@ class Answer:
     scores: tuple[Score, ...]
     """Of the first answer token, best first."""
     last: Event
+    tokens: tuple[int, ...] = ()
+    """The answer's ids, where the server gives them."""
 
 
 def read(model: type[M], data: dict[str, Any]) -> M:
@@ -136,8 +139,10 @@ def joined(events: Sequence[Event]) -> Answer:
     scores = next(
         (e.completion_probabilities[0] for e in events if e.completion_probabilities), Scores()
     )
-    ranked = sorted(scores.top_logprobs, key=value_of, reverse=True)
-    return Answer("".join(event.content for event in events), tuple(ranked), events[-1])
+    found = ranked([Score(one.token, value(one.logprob)) for one in scores.top_logprobs])
+    text = "".join(event.content for event in events)
+    tokens = tuple(token for event in events[:-1] for token in event.tokens)
+    return Answer(text, found, events[-1], tokens or tuple(events[-1].tokens))
 
 
 def check_count(last: Event, size: int) -> None:
@@ -157,35 +162,13 @@ def check_count(last: Event, size: int) -> None:
         raise RuntimeFault(message("runtime.truncated", size=size))
 
 
-def value_of(score: Score) -> float:
-    """Its natural log-probability."""
-    return -math.inf if score.logprob is None else score.logprob
-
-
-def exact(scores: Sequence[Score], text: str) -> float | None:
-    """Log-probability of the token that spells ``text``; None if it is not among the scores."""
-    return next((value_of(score) for score in scores if score.token == text), None)
-
-
-def beginning(scores: Sequence[Score], text: str) -> float | None:
-    """Of the longest token that ``text`` begins with and goes beyond; None without one."""
-    starts = [s for s in scores if s.token and s.token != text and text.startswith(s.token)]
-    longest = max(starts, key=lambda score: len(score.token), default=None)
-    return None if longest is None else value_of(longest)
-
-
-def margin(scores: Sequence[Score]) -> float | None:
-    """Log-probability of the best token minus that of the second; None with fewer than two."""
-    return value_of(scores[0]) - value_of(scores[1]) if len(scores) > 1 else None
-
-
 def about(address: httpx2.URL, props: Props) -> About:
     """Describe the server without its host name and without directories."""
     toy = props.model_alias.startswith("toy:")
     name = (
         props.model_alias
         if toy
-        else _file_name(props.model_path or props.model_alias)[:LONGEST_NAME]
+        else file_name(props.model_path or props.model_alias)[:LONGEST_NAME]
     )
     host = address.host if is_loopback(address.host) else "host"
     quant = QUANT.search(name.removesuffix(".gguf"))
@@ -200,6 +183,6 @@ def about(address: httpx2.URL, props: Props) -> About:
     )
 
 
-def _file_name(path: str) -> str:
+def file_name(path: str) -> str:
     """The last part of a path of either kind."""
     return PurePosixPath(path.replace("\\", "/")).name
