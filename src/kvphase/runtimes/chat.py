@@ -42,6 +42,7 @@ class Chat(Served):
     """A model behind ``/v1/chat/completions``."""
 
     path: ClassVar[str] = "v1/chat/completions"
+    bare: ClassVar[bool] = True
     scores: int = SCORES
     """Next tokens whose log-probabilities are asked for."""
     quiet: bool = True

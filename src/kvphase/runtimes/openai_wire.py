@@ -139,7 +139,7 @@ def _listed(entries: object) -> tuple[Score, ...]:
     if not isinstance(entries, list):
         return ()
     found = [
-        Score(str(entry.get("token", "")), value(entry.get("logprob")))
+        Score(str(entry.get("token", "")), value(entry.get("logprob")), _id(entry.get("id")))
         for entry in entries
         if isinstance(entry, dict) and _is_number(entry.get("logprob"))
     ]
@@ -152,6 +152,11 @@ def _score(text: str, logprob: float | None) -> Score:
     if text.startswith(ID_MARK) and number.isdecimal():
         return Score("", value(logprob), int(number))
     return Score(text, value(logprob))
+
+
+def _id(number: object) -> int | None:
+    """A token's id, which llama.cpp adds to its text."""
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
 def _is_number(logprob: object) -> bool:

@@ -60,9 +60,15 @@ def beginning(scores: Sequence[Score], text: str) -> float | None:
 class Scorer:
     """Finds an answer among the scores; asks the tokenizer once for each text."""
 
-    def __init__(self, tokenize: Tokenize) -> None:
-        """Use the tokenizer of the model that is scored."""
+    def __init__(self, tokenize: Tokenize, *, bare: bool = False) -> None:
+        """Use the tokenizer of the model that is scored.
+
+        Args:
+            tokenize: Ids of texts.
+            bare: Answers begin a text of their own, as in a chat: without their leading space.
+        """
         self._tokenize = tokenize
+        self._bare = bare
         self._known: dict[str, tuple[int, ...]] = {}
         self._single: dict[str, bool] = {}
 
@@ -79,6 +85,7 @@ class Scorer:
         """
         if not scores:
             return None
+        text = text.lstrip() if self._bare else text
         if scores[0].id is not None:
             return await self._by_id(scores, text)
         found = exact(scores, text)
@@ -103,9 +110,10 @@ class Scorer:
         return self._single[text]
 
     async def ids(self, text: str) -> tuple[int, ...]:
-        """The tokens of ``text`` behind other text; empty if they cannot be told apart from it."""
+        """The tokens of ``text`` as an answer; empty if they cannot be told apart from the prompt."""
         if text not in self._known:
-            lead, whole = await self._tokenize([LEAD, LEAD + text])
+            before = "" if self._bare else LEAD
+            lead, whole = await self._tokenize([before, before + text])
             size = len(lead)
             self._known[text] = tuple(whole[size:]) if whole[:size] == lead else ()
         return self._known[text]

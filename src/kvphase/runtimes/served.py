@@ -65,6 +65,8 @@ class Served(ABC):
     """Hits land on multiples of so many tokens."""
     settle: ClassVar[int] = 1
     """Questions on a prefix before the server is expected to find it."""
+    bare: ClassVar[bool] = False
+    """Answers begin without a leading space, as a chat's do."""
     traffic: int | None = None
     """Such servers do not tell whether others are at work."""
 
@@ -88,7 +90,7 @@ class Served(ABC):
         self.added: int | None = 0
         """Tokens that the server puts around every prompt; None until an answer shows how many."""
         self.reuse: Reuse = Reuse(self.grain, self.settle)
-        self._scorer = Scorer(words.tokenize)
+        self._scorer = Scorer(words.tokenize, bare=self.bare)
         self._answering: str | None = None
         self._was_away = False
         self._turn = asyncio.Lock()

@@ -131,6 +131,8 @@ class PromptWords:
         """
         made = cls(client, model, ())
         plain, whole = await made._ids("a", special=False), await made._ids("a", special=True)
+        if not plain:  # it took something else for the text
+            raise RuntimeFault(message("runtime.odd-field", field="tokens"))
         extra = len(whole) - len(plain)
         if extra > 0 and whole[extra:] == plain:
             made.bos = tuple(whole[:extra])
