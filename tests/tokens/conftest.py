@@ -45,6 +45,7 @@ def prefix_space(lines: list[str], size: int) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(prepend_scheme="always"), pre_tokenizers.Punctuation()]
     )
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
     train(tokenizer, lines, size, [])
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))]

@@ -51,12 +51,38 @@ class FileTokenizer:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self.bos = self._start()
+        self._lead: list[int] = self._tokenizer.encode("a", add_special_tokens=False).ids
+        self._lead_text: str = self._tokenizer.decode(self._lead, skip_special_tokens=False)
 
     async def tokenize(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:
         """Token ids of each text, without BOS; special tokens are parsed only if ``special``."""
         self._tokenizer.encode_special_tokens = not special
         encoded = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [list(item.ids) for item in encoded]
+
+    def spell(self, ids: Sequence[int]) -> str:
+        """The text of ``ids`` in the middle of a text, special tokens spelled out.
+
+        A decoder that drops a text's first space is given a token before them to drop it from.
+        """
+        ids = list(ids)
+        whole: str = self._tokenizer.decode([*self._lead, *ids], skip_special_tokens=False)
+        return whole[len(self._lead_text) :]
+
+    def name_of(self, token: int) -> str:
+        """A token as the vocabulary writes it; for special tokens that is its text."""
+        return str(self._tokenizer.id_to_token(token) or "")
+
+    def id_of(self, text: str) -> int:
+        """The id of the token that ``text`` spells.
+
+        Raises:
+            UsageError: there is no such token.
+        """
+        found = self._tokenizer.token_to_id(text)
+        if found is None:
+            raise UsageError(f"this tokenizer has no token {text}")
+        return int(found)
 
     def _start(self) -> tuple[int, ...]:
         """What is added in front of a text that is not empty."""
