@@ -33,9 +33,11 @@ class TransientFault(RuntimeFault):
 
     Attributes:
         wait: Seconds after which the server says that it may be asked again; None if it does not.
+        untouched: The server had not begun to work on it, so that asking again costs nothing.
     """
 
     wait: float | None = None
+    untouched: bool = False
 
 
 class StoreError(UsageError):

@@ -12,8 +12,7 @@ from fakes import FakeRuntime, right_at, small_vocab
 from kvphase.errors import RuntimeFault, TransientFault
 from kvphase.probes.design import NeedleDesign
 from kvphase.probes.needle import NeedlePlan, needle, plan_needle
-from kvphase.runs import abreast
-from kvphase.runs import execute as executing
+from kvphase.runs import abreast, patience
 from kvphase.runs.abreast import Pace
 from kvphase.runs.budget import Budget, BudgetSpent, Meter
 from kvphase.runs.execute import Event, execute
@@ -131,7 +130,7 @@ def test_the_answers_are_the_same(tmp_path: Path) -> None:
 def test_a_refusal_halves_the_width_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executing, "_WAITS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(patience, "WAITS", (0.0, 0.0, 0.0))
     crowded = Batching(RATE)
     refused: list[int] = []
 

@@ -9,7 +9,7 @@ from fakes import FakeRuntime, right_at, small_vocab
 from kvphase.errors import RuntimeFault, TransientFault
 from kvphase.probes.design import NeedleDesign
 from kvphase.probes.needle import NeedlePlan, needle, plan_needle
-from kvphase.runs import execute as executing
+from kvphase.runs import patience
 from kvphase.runs.budget import Budget, BudgetSpent
 from kvphase.runs.execute import Event, execute
 from kvphase.runs.store import Store
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executing, "_WAITS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(patience, "WAITS", (0.0, 0.0, 0.0))
 
 
 def a_plan() -> NeedlePlan:

@@ -190,7 +190,7 @@ async def timed(runtime: Runtime, vocab: Vocab, meter: Meter) -> Rate:
     replies = []
     for ask in asks:
         meter.check(ask)
-        reply = await complete(ask, runtime)
+        reply = await complete(ask, runtime, meter=meter)
         meter.add(ask, reply)
         meter.questions -= 1  # a bound on questions is one on those that are measured
         replies.append(reply_facts(reply))

@@ -9,19 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kvphase.errors import RuntimeFault, TransientFault
+from kvphase.errors import TransientFault
 from kvphase.runs.abreast import Pace
 from kvphase.runs.budget import Budget, BudgetSpent, Meter
-from kvphase.types import Arm, R
+from kvphase.runs.patience import pause
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvphase.runs.store import Store
-    from kvphase.types import Answers, Ask, Flow, Reply, Runtime
-
-_WAITS = (0.5, 1.0, 2.0)
-"""Seconds before a question is asked again; after the last one the run stops."""
+    from kvphase.types import Answers, Ask, Flow, R, Reply, Runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +113,7 @@ async def _ask(
     started = time.perf_counter()
 
     async def one(ask: Ask) -> Event:
-        reply = await complete(ask, runtime, retried.append)
+        reply = await complete(ask, runtime, retried.append, meter)
         correct = store.put(ask, reply)
         meter.add(ask, reply)
         counts = (reply.prefilled or 0, reply.cached or 0, reply.generated)
@@ -143,29 +140,34 @@ def _replayed(asks: Sequence[Ask], store: Store) -> dict[str, int]:
     return dict(zip((ask.id for ask in done), answers.correct.tolist(), strict=True))
 
 
-async def complete(ask: Ask, runtime: Runtime, again: Callable[[Ask], None] | None = None) -> Reply:
-    """One reply; questions on a cached prefix are asked again after a passing fault.
-
-    A cold ask is a prefill of its own and is never repeated blindly.
+async def complete(
+    ask: Ask,
+    runtime: Runtime,
+    again: Callable[[Ask], None] | None = None,
+    meter: Meter | None = None,
+) -> Reply:
+    """One reply; asked again after a passing fault, as `pause` allows.
 
     Args:
         ask: The question.
         runtime: Opened already.
         again: Told before the question is asked another time.
+        meter: What is left of the budget, so that no wait outlasts it.
+
+    Raises:
+        RuntimeFault: it failed for good, or too often.
+        BudgetSpent: the budget does not hold the wait that the server asks for.
     """
-    waits = () if ask.arm is Arm.COLD else _WAITS
-    for wait in waits:
+    tries = 0
+    while True:
         try:
             return await runtime.complete(ask)
-        except TransientFault:
-            if again is not None:
-                again(ask)
-            await asyncio.sleep(wait)
-    try:
-        return await runtime.complete(ask)
-    except TransientFault as fault:
-        tries = len(waits) + 1
-        raise RuntimeFault(f"{fault} (asked {tries} times)" if waits else str(fault)) from fault
+        except TransientFault as fault:
+            tries += 1
+            wait = pause(ask, fault, tries, meter)
+        if again is not None:
+            again(ask)
+        await asyncio.sleep(wait)
 
 
 __all__ = ["Budget", "BudgetSpent", "Event", "Meter", "Observer", "complete", "execute"]

@@ -55,6 +55,8 @@ MESSAGE_CHARACTERS = 200
 class Unreachable(TransientFault):
     """No connection came about, so whatever the server had cached may be gone."""
 
+    untouched = True
+
 
 class Loading(TransientFault):
     """The server is there and still loads its model."""
@@ -62,6 +64,8 @@ class Loading(TransientFault):
 
 class Busy(TransientFault):
     """The server turned the request away before it worked on it; `wait` is how long it asks for."""
+
+    untouched = True
 
 
 class Refused(RuntimeFault):
