@@ -64,7 +64,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frozen = Settings(frozen=(DESIGN,), early=False, confirm="never")
     small = Settings(frozen=({**DESIGN, "contexts": 8},), early=False, confirm="never")
     loose = Settings(questions=96, cold=4, confirm="never")
-    Store.create(folder / "prompts.kvphase", {"command": "shift"}).close()
+    Store.create(folder / "prompts.kvphase", {"command": "layout"}).close()
     for name, target, settings in (
         ("full", "toy:full", frozen),
         ("w8s4", "toy:w8s4", frozen),
@@ -151,7 +151,7 @@ def test_the_gate_answers_by_exit_code(
         (("gate", "full.kvphase", "--max-gap", "-1"), "percentage points, from 0 to 100"),
         (("gate", "junk.json", "--worst", "0.9"), "neither a run file nor a verdict.json"),
         (("gate", ".", "--worst", "0.9"), "cannot be read"),
-        (("gate", "prompts.kvphase", "--worst", "0.9"), "is a run of kvphase shift"),
+        (("gate", "prompts.kvphase", "--worst", "0.9"), "is a run of kvphase layout"),
         (("compare", "full.kvphase"), "at least two"),
         (("compare", "full.kvphase", "./full.kvphase"), "given twice"),
         (("compare", "full.kvphase", "missing.kvphase"), "there is no file missing.kvphase"),

@@ -46,18 +46,23 @@ class Bounds:
     """No two phases are farther apart than this, percentage points."""
 
 
-def bounds(counts: Tally) -> Bounds:
+def bounds(counts: Tally, of: int = 1) -> Bounds:
     """Bounds for the worst phase and for the gap, over clusters (`Tally`).
 
     Phases without an answer are bounded by 0 and 1. With fewer than two clusters nothing is known
     of how clusters differ, and so nothing at all: 0 to 1, 0 to 100.
+
+    Args:
+        counts: Of one curve.
+        of: Curves that are looked at; any of them may fail a run, so the bounds that can do so
+            are each taken at 1 / ``of`` of the level. Passing needs all of them and costs nothing.
     """
     phases = counts.n.shape[1]
     if counts.clusters < 2:
         return Bounds(0.0, 1.0, 0.0, 100.0)
     low, high = limits(counts, LEVEL)
-    _, strict = limits(counts, LEVEL / phases)
-    pairs = phases * (phases - 1)
+    _, strict = limits(counts, LEVEL / phases / of)
+    pairs = phases * (phases - 1) * of
     gap_high = float(differences_high(counts, low, high).max())
     apart_low, apart_high = limits(counts, LEVEL / pairs)
     # The lower bound of r minus s is the negative of the upper bound of s minus r.

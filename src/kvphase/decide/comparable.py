@@ -69,7 +69,12 @@ def _refuse_unlike(runs: Sequence[Evidence]) -> None:
 
 
 def _asked_differently(one: Evidence, two: Evidence) -> Message | None:
-    """Inside a chat template or not, thinking or not: other questions, graded otherwise."""
+    """Other prompts, inside a chat template or not, thinking or not: graded otherwise."""
+    if (one.suite is None) != (two.suite is None):
+        shifted, other = (one, two) if one.suite is not None else (two, one)
+        return message("decide.differs-suite", suite=shifted.name, other=other.name)
+    if one.suite is not None and two.suite is not None and one.suite.digest != two.suite.digest:
+        return _sentence("prompts", one, two, one.suite.digest, two.suite.digest)
     if one.chat is not None and two.chat is not None and one.chat != two.chat:
         inside, plain = (one, two) if one.chat else (two, one)
         return message("decide.differs-chat", inside=inside.name, plain=plain.name)

@@ -10,6 +10,7 @@ import numpy as np
 
 from kvphase.catalogue import message
 from kvphase.decide.comparable import common_lengths
+from kvphase.decide.everywhere import everywhere
 from kvphase.decide.pairs import (
     gap_difference,
     mean_difference,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kvphase.catalogue import Message
+    from kvphase.decide.everywhere import Everywhere
     from kvphase.decide.pairs import Estimate, Pattern
     from kvphase.decide.phases import Tally
     from kvphase.runs.evidence import Evidence, Length
@@ -43,7 +45,7 @@ CONTEXTS_FOR_INTERVAL = 8
 SHARED = 0.5
 """Share of the smaller run's answers that must be to common questions for a paired analysis."""
 
-Finding = Literal["pattern", "level", "both", "none"]
+Finding = Literal["pattern", "level", "both", "steady", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,11 @@ class Pair:
     finding leaves too few common answers that had no part in it."""
     chance: float | None
     """That the order of the two by worst phase is wrong; None with too few contexts."""
+    steady: Everywhere | None = None
+    """Tasks that are right at every shift; None unless both are runs of one suite."""
     pattern_holm: float | None = None
     mean_holm: float | None = None
+    steady_holm: float | None = None
 
     @property
     def finding(self) -> Finding:
@@ -98,7 +103,10 @@ class Pair:
         level = self.mean_holm is not None and self.mean_holm <= ALPHA
         if pattern:
             return "both" if level else "pattern"
-        return "level" if level else "none"
+        if level:
+            return "level"
+        steady = self.steady_holm is not None and self.steady_holm <= ALPHA
+        return "steady" if steady else "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +222,10 @@ def _standing(run: int, length: Length, fold: int, seed: int) -> Standing:
 def clusters(answers: Answers, kind: str, modulus: int) -> NDArray[np.int64]:
     """What is independent, shape (n,): contexts, or with fewer than eight what they are made of.
 
-    As for the gap of one run: blocks in sequence, cycles of the pad in prefix padding.
+    As for the gap of one run: blocks in sequence, cycles of the pad in prefix padding. The tasks of
+    a suite are never taken apart: what is said of a suite is said of tasks like its own.
     """
-    if len(np.unique(answers.context)) >= CONTEXTS_FOR_INTERVAL:
+    if kind == "suite" or len(np.unique(answers.context)) >= CONTEXTS_FOR_INTERVAL:
         return answers.context
     if kind == "prefix":
         return cells(answers.context, answers.pad // modulus)
@@ -238,6 +247,7 @@ def _pair(
     at = matched(one, two)
     together = at is not None
     first, second = one.level, two.level
+    steady = None
     if at is None:
         counts = one.content is None or two.content is None
         pattern = pattern_unpaired(
@@ -249,6 +259,7 @@ def _pair(
         mine = common[0]
         common = mine, replace(common[1], context=mine.context, block=mine.block, pad=mine.pad)
         pattern = pattern_paired(*common, one.kind, one.modulus, rng)
+        steady = everywhere(*common) if one.kind == "suite" else None
         later = one.fresh[at[0]] & two.fresh[at[1]]
         together = float(later.mean()) >= SHARED
         if together:
@@ -269,6 +280,7 @@ def _pair(
         gap=gap_difference(*counted, level, rng, paired=together),
         apart=at is not None and not together,
         chance=_chance(counted, rng, paired=together, flipped=flipped),
+        steady=steady,
     )
 
 
@@ -325,13 +337,14 @@ def _why_unpaired(one: Evidence, two: Evidence) -> Message:
 def _adjusted(tables: Sequence[Table]) -> tuple[Table, ...]:
     """The tables with all p values adjusted together."""
     pairs = [pair for table in tables for pair in table.pairs]
-    patterns = [pair.pattern.p_value for pair in pairs]
-    means = [None if pair.mean is None else pair.mean.p_value for pair in pairs]
-    adjusted = iter(holm([p for p in (*patterns, *means) if p is not None]))
-    told = [None if p is None else next(adjusted) for p in (*patterns, *means)]
-    half = len(pairs)
+    raw = [pair.pattern.p_value for pair in pairs]
+    raw += [None if pair.mean is None else pair.mean.p_value for pair in pairs]
+    raw += [None if pair.steady is None else pair.steady.p_value for pair in pairs]
+    adjusted = iter(holm([p for p in raw if p is not None]))
+    told = [None if p is None else next(adjusted) for p in raw]
+    n = len(pairs)
     made = iter(
-        replace(pair, pattern_holm=told[k], mean_holm=told[half + k])
+        replace(pair, pattern_holm=told[k], mean_holm=told[n + k], steady_holm=told[2 * n + k])
         for k, pair in enumerate(pairs)
     )
     return tuple(replace(table, pairs=tuple(next(made) for _ in table.pairs)) for table in tables)

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from kvphase.catalogue import message
-from kvphase.decide.bounds import Bounds, bounds, growth
-from kvphase.decide.phases import crossfit_extremes, tally
+from kvphase.decide.bounds import growth
+from kvphase.decide.phases import crossfit_extremes
+from kvphase.decide.views import views
 from kvphase.errors import UsageError
-from kvphase.stats.curve import curve, extremes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvphase.catalogue import Message
-    from kvphase.decide.phases import Tally
+    from kvphase.decide.bounds import Bounds
+    from kvphase.decide.views import Over, View
     from kvphase.runs.evidence import Evidence, Length
 
 Outcome = Literal["pass", "fail", "cannot-tell"]
+MOST_GROWTH = 100
+"""Times as many tasks as a suite has that somebody might still be advised to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,13 @@ class Gated:
     why: Message
     settle: Message | None
     """What would settle it, where it cannot be told."""
+    over: Over = "residues"
+    """What the curve that decided is over."""
     fold: int | None = None
     """Residues of the curve that decided; None where nothing was measured."""
     n: int = 0
     contexts: int = 0
+    """Of a suite its tasks."""
     lowest: float | None = None
     """Of the curve: what was seen, not what is known."""
     lowest_at: int | None = None
@@ -84,7 +90,7 @@ def gate(run: Evidence, limits: Limits, *, per_length: bool = False, seed: int =
     Raises:
         UsageError: nothing is asked, the file holds counts only, or the run was made neither with
             a named probe nor with ``--like``: its difficulty was chosen for the model at hand, so
-            that passing would mean nothing.
+            that passing would mean nothing. A suite of prompts is fixed and may be gated.
     """
     if limits.worst is None and limits.gap_pp is None:
         raise UsageError(message("decide.gate-nothing"))
@@ -118,42 +124,37 @@ def _unmeasured(rung: str, why: str) -> Gated:
 
 
 def _gated(length: Length, run: Evidence, limits: Limits, seed: int) -> Gated:
-    answers = length.level
-    # A period that the curve's modulus does not show would be averaged away in it.
-    folds = [length.modulus]
-    if length.period is not None and length.modulus % length.period:
-        folds.append(length.period)
-    counted = [tally(answers, answers.context, fold) for fold in folds]
-    made = [bounds(one) for one in counted]
-    pick = _decisive(made, limits)
-    points = curve(answers, folds[pick])
-    lowest, highest = extremes(points)
-    outcome, why = _judged(made[pick], limits)
+    looked = views(length, run.suite)
+    at = _decisive([view.bounds for view in looked], limits)
+    view = looked[at]
+    outcome, why = _judged(view.bounds, limits)
     settle = None
     if outcome == "cannot-tell":
-        settle = _more(counted[pick], made[pick], limits, seed)
+        settle = _more(view, limits, seed, tasks=run.suite is not None)
     doubt = _doubt(length, run, outcome)
     if doubt is not None:
         outcome, (why, settle) = "cannot-tell", doubt
+    accuracy = view.counts.accuracy
+    seen = bool(view.counts.n.sum())
+    lowest = int(np.nanargmin(accuracy)) if seen else None
     return Gated(
         rung=length.rung,
         outcome=outcome,
         why=why,
         settle=settle,
-        fold=folds[pick],
-        n=len(answers),
-        contexts=counted[pick].clusters,
-        lowest=None if lowest is None else lowest.accuracy,
-        lowest_at=None if lowest is None else lowest.residue,
-        raw_gap_pp=None
-        if lowest is None or highest is None
-        else 100 * (highest.accuracy - lowest.accuracy),
-        bounds=made[pick],
+        over=view.over,
+        fold=view.fold,
+        n=len(length.level),
+        contexts=view.counts.clusters,
+        lowest=None if lowest is None else float(accuracy[lowest]),
+        lowest_at=lowest,
+        raw_gap_pp=100 * float(np.nanmax(accuracy) - np.nanmin(accuracy)) if seen else None,
+        bounds=view.bounds,
     )
 
 
 def _decisive(made: Sequence[Bounds], limits: Limits) -> int:
-    """The fold that speaks most against passing."""
+    """The curve that speaks most against passing."""
     rank = {"fail": 0, "cannot-tell": 1, "pass": 2}
     return min(
         range(len(made)),
@@ -203,15 +204,17 @@ def _doubt(length: Length, run: Evidence, outcome: Outcome) -> tuple[Message, Me
         why = message("decide.doubt-unreliable", why=run.reason if refuted else length.reason)
         return why, message("decide.settle-unreliable")
     if length.partial and outcome != "fail":
-        return message("decide.doubt-partial"), message("decide.settle-resume")
+        more = "settle-resume" if run.suite is None else "settle-resume-suite"
+        return message("decide.doubt-partial"), message(f"decide.{more}")
     return None
 
 
-def _more(counts: Tally, found: Bounds, limits: Limits, seed: int) -> Message:
-    """Roughly how many answers would settle it, from the cross-fitted worst phase and gap."""
+def _more(view: View, limits: Limits, seed: int, *, tasks: bool) -> Message:
+    """Roughly how many answers or tasks would settle it, from the likely worst phase and gap."""
+    counts, found = view.counts, view.bounds
     likely = crossfit_extremes(counts, np.random.default_rng([seed, 0x67617465]))
     if likely is None:
-        return message("decide.settle-contexts")
+        return message("decide.settle-few-tasks" if tasks else "decide.settle-contexts")
     factors: list[float] = []
     helpless = False
     if limits.worst is not None and found.worst_low < limits.worst:
@@ -225,8 +228,11 @@ def _more(counts: Tally, found: Bounds, limits: Limits, seed: int) -> Message:
         factor = growth(bound, gap, limits.gap_pp)
         helpless |= factor is None
         factors += [] if factor is None else [factor]
-    if helpless or not factors:
+    if helpless or not factors or (tasks and max(factors) > MOST_GROWTH):
         return message("decide.settle-at-limit")
+    if tasks:
+        wanted = _round_up(max(factors) * counts.clusters)
+        return message("decide.settle-tasks", n=max(wanted, counts.clusters + 1))
     return message("decide.settle-more", n=_round_up(max(factors) * float(counts.n.sum())))
 
 

@@ -66,7 +66,8 @@ def pattern_paired(
     Args:
         first: Answers to the shared questions.
         second: Answers to the same questions in the same order.
-        kind: ``insequence``, or any design whose unit is the prefill.
+        kind: ``insequence``; ``suite``, whose unit is the task with all its shifts; or any design
+            whose unit is the prefill.
         modulus: Of the runs' curves.
         rng: Source of the signs.
     """
@@ -76,7 +77,7 @@ def pattern_paired(
         return _tested(series, screen_candidates(series), series.stratum, None, rng)
     (series, shared), (other, _) = per_prefill(first, modulus), per_prefill(second, modulus)
     series = replace(series, outcome=series.outcome - other.outcome)
-    units = np.arange(len(series), dtype=np.int64)
+    units = series.stratum if kind == "suite" else np.arange(len(series), dtype=np.int64)
     return _tested(series, sweep_candidates(series, shared), units, None, rng)
 
 
@@ -123,7 +124,7 @@ def pattern_unpaired(
         # Strata are numbered by context, and the second run's contexts come last.
         own = series.stratum < len(np.unique(first.context))
         candidates = sweep_candidates(series, shared)
-        units = np.arange(len(series), dtype=np.int64)
+        units = series.stratum if kind == "suite" else np.arange(len(series), dtype=np.int64)
     # Means, not sums: one run may hold more answers than the other.
     scale = np.where(own, len(own) / max(1, own.sum()), -len(own) / max(1, (~own).sum())) / 2
     series = replace(series, outcome=series.outcome * scale)

@@ -36,7 +36,7 @@ def show_comparison(found: Comparison, out: Console, say: Catalogue = ENGLISH) -
     names = run_names(found)
     show(out, say("decide.title", n=len(found.runs)), "bold")
     for name, run in zip(names, found.runs, strict=True):
-        show(out, f"  {name}: {_about(run)}", "dim", hang="    ")
+        show(out, f"  {name}: {_about(run, say)}", "dim", hang="    ")
     for line in notes(found, say):
         show(out, line, "yellow")
     for table in found.tables:
@@ -55,10 +55,12 @@ def show_comparison(found: Comparison, out: Console, say: Catalogue = ENGLISH) -
     show(out, level, "dim")
 
 
-def _about(run: Evidence) -> str:
+def _about(run: Evidence, say: Catalogue) -> str:
     """Model, build and whatever else tells the runs apart."""
     labels = [f"{name}={value}" for name, value in run.labels.items()]
     parts = [run.title, run.quant, run.build, *labels, f"seed {run.seed}"]
+    if run.suite is not None:
+        parts.append(say("decide.suite.about", tasks=run.suite.tasks, flips=run.suite.flips))
     return clean(", ".join(part for part in parts if part))
 
 
@@ -74,6 +76,8 @@ def notes(found: Comparison, say: Catalogue = ENGLISH) -> list[str]:
             lines.append(say("decide.note.unreliable", name=name, why=clean(say.of(run.reason))))
         if run.counts:
             lines.append(say("decide.note.counts", name=name))
+        if run.suite is not None and run.suite.ungraded:
+            lines.append(say("decide.note.ungraded", name=name, n=run.suite.ungraded))
     return lines
 
 
@@ -87,6 +91,8 @@ def table_title(table: Table, say: Catalogue) -> str:
 def length_name(rung: str, say: Catalogue) -> str:
     """``needle-2048`` as 2,048 tokens; anything else as in the list of rungs."""
     kind, _, tokens = rung.partition("-")
+    if rung == "suite":
+        return say("decide.rung.suite")
     if kind == "needle" and tokens.isdecimal():
         return say("page.rung.needle", tokens=f"{int(tokens):,}")
     return rung_name(rung, say)
@@ -110,7 +116,8 @@ def _show_table(table: Table, names: list[str], out: Console, say: Catalogue) ->
         if mark:
             show(out, f"    {mark}", "yellow")
     fitted = all(standing.crossfitted for standing in table.standings)
-    show(out, say("decide.explain.worst" if fitted else "decide.explain.raw"), "dim")
+    worst = "tasks" if table.kind == "suite" else "worst"
+    show(out, say(f"decide.explain.{worst if fitted else 'raw'}"), "dim")
     for pair in table.pairs:
         out.print()
         for number, line in enumerate(pair_lines(pair, names, say)):
@@ -171,6 +178,10 @@ def pair_lines(pair: Pair, names: list[str], say: Catalogue = ENGLISH) -> list[s
     else:
         p, adjusted = pair.pattern.p_value, pair.pattern_holm
         lines.append(say("decide.pair.pattern", p=p, holm=adjusted))
+    if pair.steady is not None:
+        one, two = pair.steady.first, pair.steady.second
+        values = {"tasks": pair.steady.tasks, "p": pair.steady.p_value, "holm": pair.steady_holm}
+        lines.append(say("decide.pair.steady", first=one, second=two, **values))
     if pair.mean is not None:
         shown = _shown(pair.mean)
         lines.append(say("decide.pair.mean", p=pair.mean.p_value, holm=pair.mean_holm, **shown))
@@ -216,6 +227,7 @@ def _run_json(run: Evidence) -> dict[str, Any]:
         "partial": run.partial,
         "verdict": run.verdict,
         "demo": run.toy,
+        "suite": None if run.suite is None else asdict(run.suite),
     }
 
 
@@ -252,6 +264,9 @@ def _pair_json(pair: Pair) -> dict[str, Any]:
         },
         "mean": _estimate_json(pair.mean, pair.mean_holm),
         "gap": _estimate_json(pair.gap, None),
+        "right_everywhere": None
+        if pair.steady is None
+        else {**asdict(pair.steady), "p_adjusted": pair.steady_holm},
         "estimates_paired": pair.paired and not pair.apart,
         "order_wrong": pair.chance,
     }

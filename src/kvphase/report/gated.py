@@ -30,13 +30,18 @@ def show_gate(found: Gate, out: Console, say: Catalogue = ENGLISH) -> None:
         why = say("decide.gate.at", rung=length_name(first.rung, say), why=why)
     style = _STYLES[found.outcome]
     show(out, say("decide.gate.line", name=name, why=why), style, lead=len(name))
+    suite = found.run.suite
+    if suite is not None:
+        values = {"digest": suite.digest, "tasks": suite.tasks, "flips": suite.flips}
+        show(out, say("decide.gate.suite", **values), "dim")
     for one in found.lengths:
-        _show_length(one, out, say, several=len(found.lengths) > 1)
+        rest = "rest" if suite is None else f"rest-{one.over}"
+        _show_length(one, out, say, rest=rest, several=len(found.lengths) > 1)
     if found.run.toy:
         show(out, say("terminal.demo"), "dim")
 
 
-def _show_length(one: Gated, out: Console, say: Catalogue, *, several: bool) -> None:
+def _show_length(one: Gated, out: Console, say: Catalogue, *, rest: str, several: bool) -> None:
     if several:
         why = clean(say.of(one.why))
         name = say(f"decide.name.{one.outcome}")
@@ -46,7 +51,7 @@ def _show_length(one: Gated, out: Console, say: Catalogue, *, several: bool) -> 
         show(
             out,
             say(
-                "decide.gate.rest",
+                f"decide.gate.{rest}",
                 contexts=one.contexts,
                 n=one.n,
                 fold=one.fold,
@@ -76,6 +81,7 @@ def gate_json(found: Gate) -> str:
         "pass": found.outcome == "pass",
         "limits": {"worst": found.limits.worst, "max_gap_pp": found.limits.gap_pp},
         "confidence": 1.0 - LEVEL,
+        "suite": None if run.suite is None else asdict(run.suite),
         "lengths": [_length_json(one) for one in found.lengths],
     }
     return json.dumps(values, indent=2)
@@ -87,6 +93,7 @@ def _length_json(one: Gated) -> dict[str, Any]:
         "outcome": one.outcome,
         "why": one.why,
         "would_settle": one.settle,
+        "over": one.over,
         "phases": one.fold,
         "n": one.n,
         "contexts": one.contexts,

@@ -42,7 +42,7 @@ class Length:
     rung: str
     """As in ``verdict.json``: ``needle-2048``."""
     kind: str
-    """Of the design: ``insequence``, ``prefix``, or another probe's own name."""
+    """Of the design: ``insequence``, ``prefix``, ``suite``, or another probe's own name."""
     tokens: int | None
     modulus: int
     design: dict[str, Any]
@@ -61,6 +61,22 @@ class Length:
     the shifted contexts of its confirmation as well; all answers without such a finding."""
     content: NDArray[np.str_] | None
     """What was asked, shape (n,): equal texts, equal prompts; None where only counts are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The prompts of a shift run."""
+
+    digest: str
+    """Of the prompts with their answers and marks: equal suites have equal ones."""
+    tasks: int
+    """With an expected answer."""
+    ungraded: int
+    """Without one, left out."""
+    flips: int
+    """Tasks that are right at some shifts and wrong at others."""
+    base: int
+    """Filler tokens at shift 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +108,8 @@ class Evidence:
     lengths: tuple[Length, ...]
     skipped: tuple[tuple[str, str], ...]
     """Rungs that were planned and not measured, and why."""
+    suite: Suite | None = None
+    """Of a shift run."""
 
     @property
     def counts(self) -> bool:
@@ -127,6 +145,10 @@ def read_evidence(path: Path) -> Evidence:
 def _of_run(path: Path) -> Evidence:
     with Store.read(path) as store:
         command = store.manifest.get("command", "check")
+    if command == "shift":
+        from kvphase.runs.evidence_shift import read_suite
+
+        return read_suite(path)
     if command != "check":
         raise StoreError(message("decide.other-command", name=path.name, command=command))
     run = load(path)
@@ -302,4 +324,4 @@ def _rows(residue: NDArray[np.int64], correct: NDArray[np.int8]) -> Answers:
     )
 
 
-__all__ = ["Evidence", "Length", "read_evidence"]
+__all__ = ["Evidence", "Length", "Suite", "read_evidence"]
