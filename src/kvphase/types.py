@@ -40,7 +40,7 @@ class Arm(enum.StrEnum):
     ALONE = "alone"
     """A screen ask sent while nothing else runs: whether batching changes answers."""
     SPLIT = "split"
-    """A screen ask whose prefix was prefilled in two pieces that meet behind the target's key."""
+    """A screen ask whose prompt was prefilled in two pieces that meet at `Ask.cut`."""
     DECODE = "decode"
     """An ask of several answer tokens, all but the last of which are generated and then given."""
     TOGETHER = "together"
@@ -83,6 +83,12 @@ class Ask:
     def prompt(self) -> tuple[int, ...]:
         """The whole prompt as token ids."""
         return self.prefix + self.suffix
+
+    @property
+    def cut(self) -> int:
+        """Where `Arm.SPLIT` parts the prompt: behind the target's key, inside a group of four."""
+        cut = self.target + 1
+        return cut if cut % 4 else cut + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ class LlamaCpp:
         )
         self._watch = watch
         self._warm: tuple[int, ...] | None = None
-        self._grown = False  # the slot may hold a prefix that was put there in pieces
+        self._grown = False  # the slot may hold a prompt that was put there in pieces
         self._keeps = False  # a question has found its whole prefix in the cache
         self._owed = 0  # tokens of warm-ups that no reply has counted yet
         self._scorer = Scorer(self.tokenize)
@@ -175,16 +175,14 @@ class LlamaCpp:
         )
 
     async def _answer(self, ask: Ask) -> wire.Answer:
+        if ask.arm is Arm.DECODE and ask.generate > 1:
+            return await self._given(ask)
         if not ask.prefix or ask.arm is Arm.COLD:
             return await self._whole(ask)
         if ask.arm is Arm.SPLIT:
-            await self._grow(ask)
+            return await self._in_pieces(ask)
         await self._warm_up(ask)
-        if ask.arm is Arm.DECODE and ask.generate > 1:
-            return await self._given(ask)
-        if ask.arm is Arm.TOGETHER:
-            return await self._beside(ask)
-        return await self._question(ask)
+        return await (self._beside(ask) if ask.arm is Arm.TOGETHER else self._question(ask))
 
     async def _whole(self, ask: Ask) -> wire.Answer:
         """The whole prompt, nothing read from the cache; in the spare slot if there is one."""
@@ -206,29 +204,27 @@ class LlamaCpp:
             return
         await self._watch.check()
         self._warm = None
-        reuse = ask.arm is Arm.SPLIT or not self._grown
-        answer = await self._prefill(_warming(ask), n_predict=0, cache_prompt=reuse)
-        # What was put there in pieces is for the one question that wants it so.
-        self._grown = ask.arm is Arm.SPLIT
-        self._warm = None if self._grown else ask.prefix
+        answer = await self._prefill(_warming(ask), n_predict=0, cache_prompt=not self._grown)
+        self._warm, self._grown = ask.prefix, False
         self._owed += answer.last.timings.prompt_n or 0
 
-    async def _grow(self, ask: Ask) -> None:
-        """Prefill the ask's prefix up to and with its target's key, from nothing."""
+    async def _in_pieces(self, ask: Ask) -> wire.Answer:
+        """The prompt in two pieces, the first of them evaluated from nothing."""
         self._warm, self._grown = None, True
-        piece = ask.prefix[: ask.target + 1]
-        answer = await self._prefill(piece, n_predict=0, cache_prompt=False)
-        self._owed += answer.last.timings.prompt_n or 0
+        first = await self._prefill(ask.prompt[: ask.cut], n_predict=0, cache_prompt=False)
+        self._owed += first.last.timings.prompt_n or 0
+        return await self._prefill(ask.prompt, n_predict=ask.generate)
 
     async def _given(self, ask: Ask) -> wire.Answer:
         """All answer tokens but the last are generated, thrown out of the cache, and given."""
-        first = await self._cheap(ask.prompt, n_predict=ask.generate - 1)
-        given = first.tokens
-        if len(given) < ask.generate - 1:
+        first = await self._answer(replace(ask, arm=Arm.SCREEN, generate=ask.generate - 1))
+        if len(first.tokens) < ask.generate - 1:
             return first  # it ended there by itself
-        await self._cheap(_warming(ask), n_predict=0)
-        second = await self._cheap((*ask.prompt, *given), n_predict=1)
+        if ask.prefix:
+            await self._cheap(_warming(ask), n_predict=0)
         self._owed += first.last.timings.prompt_n or 0
+        given = replace(ask, arm=Arm.SCREEN, suffix=ask.suffix + first.tokens, generate=1)
+        second = await self._answer(given)
         return replace(second, text=first.text + second.text)
 
     async def _beside(self, ask: Ask) -> wire.Answer:
@@ -253,8 +249,6 @@ class LlamaCpp:
     async def _question(self, ask: Ask) -> wire.Answer:
         """The ask itself, cheap to repeat only if its prefix is known to be cached."""
         options = {"n_predict": ask.generate, "greedy": ask.arm is not Arm.SAMPLED}
-        if ask.arm is Arm.SPLIT:
-            return await self._cheap(ask.prompt, **options)
         if ask.prefix != self._warm:
             answer = await self._prefill(ask.prompt, **options)
             self._warm = ask.prefix

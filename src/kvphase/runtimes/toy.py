@@ -369,10 +369,9 @@ class ToyRuntime:
             cache = self._engine.start()
             return cache, await self._engine.prefill(cache, ask.prompt), 0
         if ask.arm is Arm.SPLIT:
-            cache, cut = self._engine.start(), ask.target + 1
-            for piece in (ask.prefix[:cut], ask.prefix[cut:], ask.suffix):
-                scores = await self._engine.prefill(cache, piece)
-            return cache, scores, 0
+            cache = self._engine.start()
+            await self._engine.prefill(cache, ask.prompt[: ask.cut])
+            return cache, await self._engine.prefill(cache, ask.prompt[ask.cut :]), 0
         kept, scores, cached = await self._prefix(ask.prefix)
         cache = kept.fork()
         if ask.suffix:
