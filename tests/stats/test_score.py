@@ -167,3 +167,16 @@ def test_log_tail_is_smooth_and_right(x: float, df: int) -> None:
         assert ours == pytest.approx(theirs, rel=1e-6, abs=1e-9)
     further = float(log_chi2_sf(np.array([x + 1.0]), np.array([df]))[0])
     assert further < ours or x < df
+
+
+@pytest.mark.parametrize("log_p", [0.0, -1e-3, -1.0, -3.0, -8.0, -599.0, -601.0])
+def test_reaching_a_p_value_is_having_one_as_small(log_p: float) -> None:
+    rng = np.random.default_rng(2)
+    series = per_answer(run(2))
+    prepared = scores(series, (2, 3, 8, 16))
+    outcomes = rng.permuted(np.tile(series.outcome, (300, 1)), axis=1)
+    # One draw that no chance explains.
+    outcomes[0] = series.phase % 8 < 4
+    projected = outcomes @ prepared.matrix
+    expected = prepared.log_p(projected).min(axis=1) <= log_p
+    np.testing.assert_array_equal(prepared.reach(projected, log_p), expected)

@@ -18,7 +18,7 @@ TOY_RECORDS = 24
 """The toys' shared difficulty: what they are compared at."""
 TOY_QUESTIONS = 3600
 """Enough to find a toy's phase many times over, in a few seconds."""
-CONTROLS = {"toy:full": 5400}
+CONTROLS = {"toy:full": 6240}
 """A control must rule out a gap of 10 points, which takes more answers than finding one."""
 SERVER_CONTEXT = 2048
 SERVER_CONTEXTS = 8

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 MOST_ANSWERS = 10**9
 """The hypergeometric draw is exact below this."""
-UNRESOLVED = 0.01
-"""P value of the whole cycle, given its best divisor, at which the divisor is no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +144,11 @@ def _must_be_dealable(total: int) -> None:
 
 
 def _find(series: Series, size: int, alpha: float, rng: np.random.Generator) -> _Finding:
-    """Test the divisors of M, and M itself as "any difference at all"."""
+    """Test the divisors of M, and M itself as "any difference at all".
+
+    What the whole cycle adds to its best divisor counts at the same level as any finding: a true
+    period is then taken for unresolved in ``alpha`` of the tables, however large they are.
+    """
     test = detect(series, divisors(size), rng)
     if test.p_value is None or test.p_value > alpha or not test.tested:
         return _Finding(test)
@@ -160,7 +162,7 @@ def _find(series: Series, size: int, alpha: float, rng: np.random.Generator) -> 
         tuple(test.log_p[i] for i in resolvable),
     )
     period = name_period(series, smaller, rng)
-    if added_p(series, size, period, rng, enough=20) <= UNRESOLVED:
+    if added_p(series, size, period, rng, enough=20) <= alpha:
         return _Finding(test, period, unresolved=True)
     return _Finding(test, period, replication_p(series, period, rng))
 

@@ -56,6 +56,9 @@ class Crossfit:
 
     pp: float
     ci95: tuple[float, float]
+    named: tuple[tuple[int, int], tuple[int, int]]
+    """Best and worst phase as each half named them: what ``pp`` estimates is the mean of the true
+    differences of these two pairs."""
 
 
 def crossfit(
@@ -97,11 +100,12 @@ def crossfit(
             return None
         ways.append(way)
     centre = (ways[0].difference + ways[1].difference) / 2
-    agree = (ways[0].best, ways[0].worst) == (ways[1].best, ways[1].worst)
+    named = (ways[0].best, ways[0].worst), (ways[1].best, ways[1].worst)
+    agree = named[0] == named[1]
     errors = ways[0].error, ways[1].error
     error = math.hypot(*errors) / 2 if agree else sum(errors) / 2
     half = float(special.stdtrit(len(names) - 2, 0.975)) * error
-    return Crossfit(100 * centre, (100 * (centre - half), 100 * (centre + half)))
+    return Crossfit(100 * centre, (100 * (centre - half), 100 * (centre + half)), named)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ CONTEXTS_FOR_INTERVAL = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Finding:
+class Finding:
     """The test's outcome and what follows from it."""
 
     test: Detection
@@ -93,8 +93,7 @@ def measure(
     screen = answers.where(answers.arm == Arm.SCREEN.value)
     done = screen.where(screen.correct >= 0)
     rng = np.random.default_rng([seed, 0x6B7670])
-    ends = _ends(done, looks)
-    finding = _look(done, ends, kind, modulus, alpha, rng)
+    finding = find(done, looks, kind=kind, modulus=modulus, alpha=alpha, rng=rng)
     shown = done.where(np.arange(len(done)) >= finding.seen) if _early(finding, done) else done
     points = curve(shown, modulus)
     series, candidates, shared = _series(shown, kind, modulus)
@@ -188,6 +187,32 @@ def relevel(
     )
 
 
+def find(
+    done: Answers,
+    looks: Sequence[int] = (),
+    *,
+    kind: DesignKind,
+    modulus: int,
+    rng: np.random.Generator,
+    alpha: float = 0.005,
+) -> Finding:
+    """The test of `measure` and nothing else: no curve, no gap, no notes.
+
+    Args:
+        done: Finished answers of arm ``screen`` in ask order.
+        looks: As for `measure`.
+        kind: As for `measure`.
+        modulus: As for `measure`.
+        rng: Source of the permutations.
+        alpha: As for `measure`.
+
+    Returns:
+        What was found; ``replicates`` is whether `measure` would say ``phase-sensitive`` of
+        answers that pass the audit.
+    """
+    return _look(done, _ends(done, looks), kind, modulus, alpha, rng)
+
+
 def found_early(
     answers: Answers,
     looks: Sequence[int],
@@ -214,7 +239,7 @@ def found_early(
     return finding.replicates
 
 
-def _early(finding: _Finding, done: Answers) -> bool:
+def _early(finding: Finding, done: Answers) -> bool:
     """Whether a look found something and answers followed it."""
     return finding.replicates and finding.seen < len(done)
 
@@ -242,7 +267,7 @@ def _look(
     modulus: int,
     alpha: float,
     rng: np.random.Generator,
-) -> _Finding:
+) -> Finding:
     """Look after look, until one finds something that repeats from cycle to cycle.
 
     What is significant but does not repeat is looked at again when there is more of it: few cycles
@@ -261,7 +286,7 @@ def _look(
             replicates = replication_p(series, period, rng) <= REPLICATION
         if replicates:
             break
-    return _Finding(test, p, period, replicates, _several(taken), end)
+    return Finding(test, p, period, replicates, _several(taken), end)
 
 
 def _several(taken: Sequence[Look]) -> tuple[Look, ...]:

@@ -178,5 +178,6 @@ def _smallest_p_value(
 ) -> float:
     """Permutation p value of the smallest chi-square p value."""
     draw = projector(series, stratum, prepared.matrix, rng)
-    limit = observed + TIE * (1.0 + abs(observed))
-    return p_value(lambda size: prepared.log_p(draw(size)).min(axis=1) <= limit, enough=enough)
+    # A p value of 1 (nothing at all to see) is reached by every draw.
+    limit = min(0.0, observed + TIE * (1.0 + abs(observed)))
+    return p_value(lambda size: prepared.reach(draw(size), limit), enough=enough)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RANK_TOLERANCE = 1e-9
+SMALLEST_LOG_P = -600.0
+"""Below this a p value is near the smallest double."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,19 @@ class Scores:
     def log_p(self, projected: NDArray[np.float64]) -> NDArray[np.float64]:
         """Natural logarithm of the chi-square p values, shape (draws, periods)."""
         return log_chi2_sf(self.statistics(projected), self.ranks)
+
+    def reach(self, projected: NDArray[np.float64], log_p: float) -> NDArray[np.bool_]:
+        """In which draws the smallest chi-square p value is at most exp(``log_p``), shape (draws,).
+
+        The statistics are compared with their critical values, which costs nothing, instead of
+        being turned into p values; only where those underflow is that not possible.
+        """
+        from scipy import special
+
+        if log_p < SMALLEST_LOG_P:
+            return np.asarray((self.log_p(projected) <= log_p).any(axis=1), dtype=np.bool_)
+        critical = special.chdtri(self.ranks, math.exp(log_p))
+        return np.asarray((self.statistics(projected) >= critical).any(axis=1), dtype=np.bool_)
 
 
 def scores(series: Series, periods: Sequence[int], *, given: int | None = None) -> Scores:

@@ -31,6 +31,10 @@ class Layout:
     pad: NDArray[np.int64]
     order: NDArray[np.float64]
     """When the question was asked, 0 to 1."""
+    before: NDArray[np.int64]
+    """Filler tokens between the record before and this one."""
+    after: NDArray[np.int64]
+    """Filler tokens between this record and the next."""
 
 
 Truth = Callable[[Layout, np.random.Generator], "NDArray[np.float64]"]
@@ -55,6 +59,8 @@ def insequence(
         context=np.repeat(np.arange(contexts), records),
         pad=np.repeat(start, records),
         order=rng.permutation(n) / n,
+        before=spacers.reshape(-1),
+        after=np.roll(spacers, -1, axis=1).reshape(-1),
     )
 
 
@@ -83,6 +89,8 @@ def prefix(
         context=np.repeat(np.arange(contexts), pads * questions),
         pad=np.broadcast_to(np.arange(pads)[None, :, None], shape).reshape(-1),
         order=np.arange(position.size) / position.size,
+        before=np.zeros(position.size, dtype=np.int64),
+        after=np.zeros(position.size, dtype=np.int64),
     )
 
 
@@ -159,6 +167,16 @@ def drifting(layout: Layout, _: np.random.Generator) -> NDArray[np.float64]:
     return chance
 
 
+def by_spacer_before(layout: Layout, _: np.random.Generator) -> NDArray[np.float64]:
+    """The longer the filler before a record, the worse it is found: .90 with none, .48 with 7."""
+    return np.asarray(0.9 - 0.06 * layout.before, dtype=np.float64)
+
+
+def by_spacer_after(layout: Layout, _: np.random.Generator) -> NDArray[np.float64]:
+    """As `by_spacer_before`, for the filler after a record."""
+    return np.asarray(0.9 - 0.06 * layout.after, dtype=np.float64)
+
+
 NULLS: dict[str, Truth] = {
     "constant": constant(0.8),
     "depth": deep,
@@ -168,5 +186,7 @@ NULLS: dict[str, Truth] = {
     "floor": constant(0.05),
     "ceiling": constant(0.95),
     "drift": drifting,
+    "spacer-before": by_spacer_before,
+    "spacer-after": by_spacer_after,
 }
 """Worlds without phase: no verdict on them should be ``phase-sensitive``."""
