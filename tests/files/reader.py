@@ -96,9 +96,9 @@ class Reader:
             found.append((answers, at))
         return found
 
-    def opened(self, _: str, *, exclusive: bool = False) -> Any:  # noqa: ANN401
+    def opened(self, _: str, *, choice: object = None) -> Any:  # noqa: ANN401
         """In place of `open_runtime`."""
-        assert exclusive in (True, False)
+        assert choice is not None
 
         @asynccontextmanager
         async def one() -> AsyncIterator[Reader]:

@@ -12,9 +12,12 @@ from kvphase.cli.options import (  # noqa: TC001 - typer evaluates annotations
     Bounds,
     Json,
     Lang,
+    Model,
     Out,
     Price,
     Resume,
+    ServerKind,
+    Tokenizer,
 )
 
 DEFAULT_MODULUS = 8
@@ -39,7 +42,7 @@ def check(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="http://HOST:PORT of a llama-server, lab:FOLDER, transformers:FOLDER, "
+            help="http://HOST:PORT of a model server, lab:FOLDER, transformers:FOLDER, "
             "or toy:w8s4, toy:full, toy:w4s4, toy:w8s8. "
             "Without one: toy:w8s4, a small model that depends on phase.",
             show_default=False,
@@ -113,6 +116,9 @@ def check(
         ),
     ] = None,
     price: Price = None,
+    runtime: ServerKind = None,
+    model: Model = None,
+    tokenizer: Tokenizer = None,
     exclusive: Annotated[
         bool, typer.Option("--exclusive", help="Nobody else uses this server.")
     ] = False,
@@ -137,7 +143,9 @@ def check(
     from kvphase.errors import UsageError
     from kvphase.runs.budget import Budget, Prices
     from kvphase.runs.settings import Settings
+    from kvphase.runtimes.adapters import Choice
 
+    choice = Choice(runtime, model, tokenizer, exclusive)
     prices = Prices.parse(price) if price else None
     bounds = Budget.parse(budget, prices) if budget else None
     if dataset is not None:
@@ -158,7 +166,8 @@ def check(
                 "--confirm": confirm is not Confirming.AUTO,
             }
         )
-        options = Options(modulus, seed, questions, chat, labels_of(label or []), exclusive)
+        labels = labels_of(label or [])
+        options = Options(modulus, seed, questions, chat, labels, choice)
         measured_file(dataset, target, options, Sitting(bounds, out, resume, json, plan))
         return
     frozen_designs, frozen_seed, frozen_early = frozen(like, probe)
@@ -193,15 +202,15 @@ def check(
         frozen=frozen_designs,
     )
     if plan:
-        planned(target_or_default(target), settings, bounds, exclusive=exclusive, json=json)
+        planned(target_or_default(target), settings, bounds, choice, json=json)
         return
     measured(
         target,
         settings,
         bounds,
         labels_of(label or []),
+        choice,
         out=out,
         resume=resume,
-        exclusive=exclusive,
         json=json,
     )

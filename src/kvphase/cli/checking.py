@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from kvphase.runs.budget import Budget
     from kvphase.runs.settings import Settings
+    from kvphase.runtimes.adapters import Choice
 
 LONGEST_LABEL = 100
 
@@ -91,14 +92,14 @@ def only_frozen(given: dict[str, object]) -> None:
 
 
 def planned(
-    target: str, settings: Settings, budget: Budget | None, *, exclusive: bool, json: bool
+    target: str, settings: Settings, budget: Budget | None, choice: Choice, *, json: bool
 ) -> None:
     """``--plan``: what each rung would take."""
     from kvphase.runs.plan import plan_run
 
     if not target.startswith("toy:"):
         show(console(sys.stderr), Catalogue.on(sys.stderr)("progress.times"), "dim")
-    plan = runs.run_sync(plan_run(target, settings, budget, exclusive=exclusive))
+    plan = runs.run_sync(plan_run(target, settings, budget, choice=choice))
     if json:
         typer.echo(plan_json(plan))
     else:
@@ -111,10 +112,10 @@ def measured(
     settings: Settings,
     budget: Budget | None,
     labels: dict[str, str],
+    choice: Choice,
     *,
     out: Path | None,
     resume: bool,
-    exclusive: bool,
     json: bool,
 ) -> None:
     """Measure, with progress on stderr, and show the result or what there is of it."""
@@ -130,7 +131,7 @@ def measured(
                 budget=budget,
                 watcher=watcher,
                 labels=labels,
-                exclusive=exclusive,
+                choice=choice,
             )
     except (KeyboardInterrupt, KvphaseError) as stop:
         _show_partial(opened, json=json)
@@ -205,10 +206,15 @@ def _more(run: runs.Run, say: Catalogue) -> None:
 
 
 def _target(run: runs.Run) -> str:
-    """The target as it can be given again; other hosts are not recorded."""
+    """The target as it can be given again, and what was said of it; hosts are not recorded."""
     target = str(run.manifest["target"])
     known = target.startswith("toy:") or "127.0.0.1" in target or "localhost" in target
-    return target if known else "TARGET"
+    chosen = [
+        f" --{name} {shlex.quote(value)}"
+        for name, value in run.manifest.get("choice", {}).items()
+        if value
+    ]
+    return "".join([target if known else "TARGET", *chosen])
 
 
 def _show_partial(opened: list[Path], *, json: bool) -> None:

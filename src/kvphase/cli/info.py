@@ -8,11 +8,19 @@ from typing import Annotated
 import typer
 
 from kvphase.catalogue import Catalogue
-from kvphase.cli.options import Lang  # noqa: TC001 - typer evaluates annotations
+from kvphase.cli.options import (  # noqa: TC001 - typer evaluates annotations
+    Lang,
+    Model,
+    ServerKind,
+    Tokenizer,
+)
 
 
 def info(
     target: Annotated[str, typer.Argument(help="http://HOST:PORT, or toy:NAME.")],
+    runtime: ServerKind = None,
+    model: Model = None,
+    tokenizer: Tokenizer = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
     lang: Lang = None,
 ) -> None:
@@ -21,8 +29,9 @@ def info(
     from kvphase.report.lines import console
     from kvphase.runs.check import run_sync
     from kvphase.runs.inspect import inspect
+    from kvphase.runtimes.adapters import Choice
 
-    endpoint = run_sync(inspect(target))
+    endpoint = run_sync(inspect(target, Choice(runtime, model, tokenizer)))
     if json:
         typer.echo(endpoint_json(endpoint))
     else:

@@ -66,15 +66,39 @@ Json = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON on stdout and nothing else.")
 ]
 
+ServerKind = Annotated[
+    str | None,
+    typer.Option(
+        "--runtime",
+        show_default=False,
+        help="Kind of server, such as vllm or openai.  [default: what the server says]",
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option("--model", show_default=False, help="Which model, where a server has several."),
+]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        "--tokenizer",
+        show_default=False,
+        help="For a server without one: a tokenizer.json, a model's folder, a GGUF, deepseek-v4.",
+    ),
+]
+
 __all__ = [
     "Bounds",
     "FillerSeed",
     "Json",
     "Lang",
     "Match",
+    "Model",
     "Out",
     "Price",
     "Prompt",
     "Resume",
+    "ServerKind",
+    "Tokenizer",
     "Tokens",
 ]

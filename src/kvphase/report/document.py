@@ -73,6 +73,7 @@ def run_document(run: Run) -> VerdictFile:
         traffic=None if manifest.get("traffic") is None else bool(manifest["traffic"]),
         digest=run_digest(run),
         dataset=_dataset(run),
+        rotation_known=manifest.get("endpoint", {}).get("offset_known", True),
     )
 
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from kvphase.catalogue import message
 from kvphase.report.lines import clean, left, show
 from kvphase.report.terminal import ENGLISH
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from kvphase.catalogue import Catalogue
     from kvphase.runs.inspect import Endpoint
+    from kvphase.types import Limits
 
 _LABEL = 20
 """Cells of the column of names."""
@@ -28,6 +30,7 @@ def show_endpoint(endpoint: Endpoint, out: Console, say: Catalogue = ENGLISH) ->
         "runtime": about.runtime,
         "build": about.build,
         "quant": about.quant,
+        "template": None if about.template == "none" else about.template,
         "context": say("endpoint.tokens", n=endpoint.limits.context_tokens),
         **about.extra,
     }
@@ -48,15 +51,42 @@ def _label(label: str, say: Catalogue) -> str:
 def _abilities(endpoint: Endpoint, say: Catalogue) -> dict[str, str]:
     limits = endpoint.limits
     bos, top = limits.bos, limits.top_logprobs
+    if len(bos) > 1:
+        starts = say("endpoint.bos.head", n=len(bos))
+    else:
+        starts = say("endpoint.bos.yes", id=bos[0]) if bos else say("endpoint.bos.no")
     return {
         "ids": say("endpoint.yes" if limits.ids else "endpoint.ids.no"),
-        "bos": say("endpoint.bos.yes", id=bos[0]) if bos else say("endpoint.bos.no"),
+        "tokenizer": _tokenizer(limits, say),
+        "bos": starts,
+        "offset": say(_offset(limits)),
         "logprobs": say("endpoint.logprobs.yes", n=top) if top else say("endpoint.logprobs.no"),
         "report": say("endpoint.yes" if limits.cache_report else "endpoint.report.no"),
         "cold": say("endpoint.yes" if limits.cold else "endpoint.cold.no"),
-        "chat": say("endpoint.yes" if endpoint.chat else "endpoint.chat.no"),
+        "chat": say(_chat(endpoint)),
         "words": _words(endpoint, say),
     }
+
+
+def _tokenizer(limits: Limits, say: Catalogue) -> str:
+    """Whose tokenizer counts."""
+    own = limits.tokenizer in ("", message("endpoint.tokenizer.server"))
+    return say("endpoint.yes") if own else say("endpoint.tokenizer.local", source=limits.tokenizer)
+
+
+def _chat(endpoint: Endpoint) -> str:
+    """What there is of a chat template."""
+    if endpoint.chat:
+        return "endpoint.yes"
+    always = endpoint.about.template != "none"
+    return "endpoint.chat.always" if always else "endpoint.chat.no"
+
+
+def _offset(limits: Limits) -> str:
+    """Whether positions are those of the final prompt."""
+    if not limits.counted:
+        return "endpoint.offset.uncounted"
+    return "endpoint.yes" if limits.offset_known else "endpoint.offset.no"
 
 
 def _words(endpoint: Endpoint, say: Catalogue) -> str:
@@ -86,10 +116,11 @@ def endpoint_json(endpoint: Endpoint) -> str:
             "terminator": vocab.terminator.text,
             "digest": vocab.digest,
         }
+    limits = asdict(endpoint.limits)
     return json.dumps(
         {
             "about": asdict(endpoint.about),
-            "limits": asdict(endpoint.limits),
+            "limits": {**limits, "controls": sorted(limits["controls"])},
             "vocabulary": words,
             "vocabulary_error": endpoint.vocab_error,
             "chat_template": endpoint.chat,

@@ -8,7 +8,7 @@ import math
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,9 +17,11 @@ from kvphase.errors import StoreError, UsageError
 from kvphase.runs.addresses import is_private
 from kvphase.runs.budget import DEFAULT_SECONDS, Budget, BudgetSpent, Meter
 from kvphase.runs.ladder import Climb
+from kvphase.runs.possible import note_endpoint, notes_of, possible
 from kvphase.runs.settings import Settings
 from kvphase.runs.stages import Result, Skipped, headline, measured, pooled, read_stages
 from kvphase.runs.store import Store
+from kvphase.runtimes.adapters import Choice
 from kvphase.runtimes.detect import HOST_AND_PORT, open_runtime
 from kvphase.tokens import survey
 from kvphase.types import Template
@@ -93,7 +95,7 @@ def check(
     budget: Budget | None = None,
     watcher: Watcher | None = None,
     labels: dict[str, str] | None = None,
-    exclusive: bool = False,
+    choice: Choice | None = None,
 ) -> Run:
     """Measure one model's phase curve. Synchronous; works inside a running event loop too.
 
@@ -106,7 +108,7 @@ def check(
             Rungs that do not fit are left out; a run that spends it ends partial.
         watcher: Shows progress.
         labels: Further facts of the user's own, such as ``{"kv": "q8_0"}``.
-        exclusive: Nobody else uses the server.
+        choice: What is known of a server: its kind, the model, a tokenizer, no other users.
 
     Returns:
         The run; ``run.verdict`` is what was found.
@@ -124,7 +126,7 @@ def check(
             budget=budget,
             watcher=watcher,
             labels=labels,
-            exclusive=exclusive,
+            choice=choice,
         )
     )
 
@@ -138,23 +140,25 @@ async def check_async(
     budget: Budget | None = None,
     watcher: Watcher | None = None,
     labels: dict[str, str] | None = None,
-    exclusive: bool = False,
+    choice: Choice | None = None,
 ) -> Run:
     """As ``check``, for asynchronous callers."""
     meter = Meter(Budget(seconds=DEFAULT_SECONDS) if budget is None else budget)
-    start = _begin(target, settings, out, resume=resume, more=budget is not None)
+    start = _begin(target, settings, out, choice, resume=resume, more=budget is not None)
     if isinstance(start, Run):
         return start
     must_be_bounded(start.target, meter.budget)
-    async with open_runtime(start.target, exclusive=exclusive) as runtime:
+    async with open_runtime(start.target, choice=start.choice) as runtime:
+        settings = possible(start.settings, runtime.limits)
         vocab = await survey(runtime.tokenize)
-        template = await runtime.template() if start.settings.chat else Template()
-        manifest = _manifest(runtime.about, vocab, template, start.settings, labels or {})
+        template = await runtime.template() if settings.chat else Template()
+        manifest = _manifest(runtime.about, vocab, template, settings, labels or {})
+        manifest["choice"] = start.choice.as_json()
         path = out or default_path(runtime.about)
         with _opened(path, manifest, resume=start.resume) as store:
             if watcher is not None:
                 watcher.opened(runtime.about, path)
-            climb = Climb(runtime, store, vocab, template, start.settings, meter, watcher)
+            climb = Climb(runtime, store, vocab, template, settings, meter, watcher)
             try:
                 await _climb(climb)
                 return _measured(store, climb.results)
@@ -171,6 +175,8 @@ async def _climb(climb: Climb) -> None:
         climb.store.note(state="partial", stopped=str(spent))
     else:
         climb.store.note(state="done")
+    finally:
+        note_endpoint(climb.store, climb.runtime)
 
 
 def must_be_bounded(target: str, budget: Budget) -> None:
@@ -190,11 +196,18 @@ class _Start:
 
     target: str
     settings: Settings
+    choice: Choice
     resume: bool
 
 
 def _begin(
-    target: str | None, settings: Settings | None, out: Path | None, *, resume: bool, more: bool
+    target: str | None,
+    settings: Settings | None,
+    out: Path | None,
+    choice: Choice | None,
+    *,
+    resume: bool,
+    more: bool,
 ) -> _Start | Run:
     """How this sitting starts, or the run itself if nothing is left to ask.
 
@@ -205,7 +218,10 @@ def _begin(
     if out is None or not out_exists(out):
         # A run that was killed before its file was made is resumed by starting it.
         return _Start(
-            DEFAULT_TARGET if target is None else target, settings or Settings(), resume=False
+            DEFAULT_TARGET if target is None else target,
+            settings or Settings(),
+            choice or Choice(),
+            resume=False,
         )
     if not resume:
         raise StoreError(f"{out.name} exists already; add --resume to go on with it")
@@ -217,7 +233,8 @@ def _begin(
         target, settings = _same_settings(recorded, target, settings, done=done)
         if done and not (more and recorded.get("skipped")):
             return _measured(store)
-    return _Start(target, settings, resume=True)
+        choice = (choice or Choice()).like(recorded.get("choice", {}))
+    return _Start(target, settings, choice, resume=True)
 
 
 def out_exists(out: Path) -> bool:
@@ -255,11 +272,13 @@ def _measured(store: Store, known: Mapping[str, Result] | None = None) -> Run:
             raise UsageError(message("run.spent-early", why=manifest["stopped"]))
         raise StoreError(message("run.no-answers", name=store.path.name))
     rung, verdict = head
+    totals = store.totals()
+    notes = notes_of(manifest, int(totals["asked"] or 0))
     return Run(
         path=store.path,
         manifest=manifest,
-        verdict=verdict,
-        totals=store.totals(),
+        verdict=replace(verdict, notes=verdict.notes + notes),
+        totals=totals,
         partial=manifest.get("state") != "done",
         rung=rung,
         results=results,
@@ -315,7 +334,8 @@ def _manifest(
         "build": about.build,
         "model": about.model,
         "quant": about.quant,
-        "template": template.digest,
+        # A chat endpoint has a template of its own, whatever was asked for.
+        "template": about.template if template == Template() else template.digest,
         "thinking": about.thinking,
         "toy": about.toy,
         "tokenizer": vocab.digest,

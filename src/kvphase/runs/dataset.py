@@ -21,6 +21,7 @@ from kvphase.runs.shared import SharedReplies
 from kvphase.runs.stages import Skipped, Stage, read_stages
 from kvphase.runs.stages import measured as of_stage
 from kvphase.runs.store import Store
+from kvphase.runtimes.adapters import Choice
 from kvphase.runtimes.detect import open_runtime
 from kvphase.version import __version__
 
@@ -49,7 +50,8 @@ class Options:
     chat: bool = False
     """Plain prompts are asked inside the chat template."""
     labels: dict[str, str] = field(default_factory=dict)
-    exclusive: bool = False
+    choice: Choice = field(default_factory=Choice)
+    """Kind of server, model and tokenizer, where they should not be found out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ async def _planned(
     meter = Meter(Budget(seconds=DEFAULT_SECONDS) if budget is None else budget)
     shifts = shifts_of(options.modulus)
     must_be_bounded(target, meter.budget)
-    async with open_runtime(target, exclusive=options.exclusive) as runtime:
+    async with open_runtime(target, choice=options.choice) as runtime:
         found = await survey(runtime, dataset, options.seed, shifts, chat=options.chat)
         spread = residues(found.positions, (options.modulus,))
         rate = await timed(runtime, found.located[0].prompt, meter)
@@ -133,7 +135,7 @@ class _Job:
         there = _is_there(out, resume=resume)
         must_be_bounded(self.target, meter.budget)
         options = self.options
-        async with open_runtime(self.target, exclusive=options.exclusive) as runtime:
+        async with open_runtime(self.target, choice=options.choice) as runtime:
             found = await survey(runtime, self.dataset, options.seed, shifts, chat=options.chat)
             spread = residues(found.positions, (options.modulus,))
             if self.found is not None:

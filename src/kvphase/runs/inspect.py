@@ -10,6 +10,7 @@ from kvphase.runtimes.detect import open_runtime
 from kvphase.tokens import survey
 
 if TYPE_CHECKING:
+    from kvphase.runtimes.adapters import Choice
     from kvphase.types import About, Limits, Vocab
 
 
@@ -25,13 +26,18 @@ class Endpoint:
     """Whether the endpoint renders a chat template."""
 
 
-async def inspect(target: str) -> Endpoint:
-    """Ask an endpoint what it is; nothing is generated.
+async def inspect(target: str, choice: Choice | None = None) -> Endpoint:
+    """Ask an endpoint what it is; a token or two are generated where it does not say.
+
+    Args:
+        target: As for `open_runtime`.
+        choice: As for `open_runtime`.
 
     Raises:
-        UsageError: the target makes no sense. RuntimeFault: it cannot be reached.
+        UsageError: the target makes no sense, or a model or a tokenizer must be named.
+        RuntimeFault: it cannot be reached.
     """
-    async with open_runtime(target) as runtime:
+    async with open_runtime(target, choice=choice) as runtime:
         vocab, why = None, None
         try:
             vocab = await survey(runtime.tokenize)

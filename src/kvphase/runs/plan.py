@@ -23,6 +23,7 @@ from kvphase.runs.planning import (
     pilot_cost,
     pilot_tries,
 )
+from kvphase.runs.possible import possible
 from kvphase.runs.settings import FLIP, Settings, choose, rungs
 from kvphase.runtimes.detect import open_runtime
 from kvphase.tokens import survey
@@ -30,6 +31,7 @@ from kvphase.types import Template
 
 if TYPE_CHECKING:
     from kvphase.probes.design import NeedleDesign
+    from kvphase.runtimes.adapters import Choice
     from kvphase.types import About, Runtime, Vocab
 
 EXPECTED_PP, EXPECTED_MEAN = 20.0, 0.7
@@ -65,7 +67,11 @@ class Plan:
 
 
 async def plan_run(
-    target: str, settings: Settings, budget: Budget | None = None, *, exclusive: bool = False
+    target: str,
+    settings: Settings,
+    budget: Budget | None = None,
+    *,
+    choice: Choice | None = None,
 ) -> Plan:
     """Time one prefill of about a thousand tokens and a few questions, and work out the rest.
 
@@ -73,13 +79,14 @@ async def plan_run(
         target: As for ``check``.
         settings: As for ``check``.
         budget: As for ``check``; a quarter of an hour if not given.
-        exclusive: As for ``check``.
+        choice: As for ``check``.
 
     Raises:
         UsageError: bad input. RuntimeFault: the model cannot be reached or asked.
     """
     meter = Meter(Budget(seconds=DEFAULT_SECONDS) if budget is None else budget)
-    async with open_runtime(target, exclusive=exclusive) as runtime:
+    async with open_runtime(target, choice=choice) as runtime:
+        settings = possible(settings, runtime.limits)
         vocab = await survey(runtime.tokenize)
         template = await runtime.template() if settings.chat else Template()
         rate = await timed(runtime, vocab, meter)

@@ -6,14 +6,14 @@ An adapter is a module with ``ADAPTER``; it stands in `ORDER` once and needs not
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvphase.catalogue import message
 from kvphase.errors import RuntimeFault, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from kvphase.runtimes.server import Server
     from kvphase.runtimes.words import Words
@@ -25,11 +25,20 @@ ORDER: dict[str, str] = {
     "llama-server": "llamacpp",
     "vllm": "vllm",
     "sglang": "sglang",
+    "ollama": "ollama",
+    "lmstudio": "lmstudio",
+    "ds4": "ds4",
+    "deepseek": "deepseek",
+    "mlx": "mlx",
     "openai": "openai",
     "chat": "chat",
 }
 """Names for ``--runtime`` and the modules of ``kvphase.runtimes``. Servers that say what they are
 stand before those that only speak OpenAI's API."""
+
+
+LOCAL = "FILE"
+"""Stands for the place of a tokenizer's file, which no run file keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,36 @@ class Choice:
     tokenizer: str | None = None
     """A local tokenizer for a server without one: a file, a folder, or a packaged one's name."""
     exclusive: bool = False
-    """Nobody else uses the server."""
+    """Nobody else uses the server: cold asks may take a second slot without regard for the
+    conversation that it may hold."""
+
+    def as_json(self) -> dict[str, str | None]:
+        """What a run file keeps: nothing of where a tokenizer's file is."""
+        from kvphase.runtimes.server import shown_model  # late: needs the HTTP client
+
+        return {
+            "runtime": self.runtime,
+            "model": None if self.model is None else shown_model(self.model),
+            "tokenizer": None if self.tokenizer is None else LOCAL,
+        }
+
+    def like(self, kept: Mapping[str, str | None]) -> Choice:
+        """The same with the kind and the model that a run file keeps.
+
+        Raises:
+            UsageError: other ones were chosen now, or a tokenizer's file is missing.
+        """
+        for name in ("runtime", "model"):
+            now, before = self.as_json()[name], kept.get(name)
+            if now and before and now != before:
+                raise UsageError(message("run.choose-again", option=f"--{name}", name=before))
+        if kept.get("tokenizer") and self.tokenizer is None:
+            raise UsageError(message("runtime.tokenizer-again"))
+        return replace(
+            self,
+            runtime=self.runtime or kept.get("runtime"),
+            model=self.model or kept.get("model"),
+        )
 
     def words(self) -> Words | None:
         """The local tokenizer, if one was named.

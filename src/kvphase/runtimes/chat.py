@@ -17,7 +17,14 @@ from kvphase.errors import RuntimeFault, TransientFault, UsageError
 from kvphase.runtimes.adapters import Adapter, Choice
 from kvphase.runtimes.http import Refused, post_stream, said
 from kvphase.runtimes.llamacpp_wire import read
-from kvphase.runtimes.openai import ANSWER_BYTES, ASSUMED_CONTEXT, ECHO_BYTES, TRIAL, trial
+from kvphase.runtimes.openai import (
+    ANSWER_BYTES,
+    ASSUMED_CONTEXT,
+    ECHO_BYTES,
+    TRIAL,
+    assumed,
+    trial,
+)
 from kvphase.runtimes.openai_wire import Chunk, answer_of
 from kvphase.runtimes.served import Answer, Served
 from kvphase.runtimes.tokenizing import words_of
@@ -179,10 +186,9 @@ async def connect(server: Server, choice: Choice) -> OpenAIChat:
     words = await words_of(server, choice, card.id)
     if words is None:
         raise UsageError(message("runtime.no-tokenizer"))
-    extra = {} if card.context else {"assumed": message("endpoint.assumed")}
     runtime = OpenAIChat(
         server,
-        server.about("OpenAI chat", card.id, extra=extra),
+        server.about("OpenAI chat", card.id, extra=assumed(card.context)),
         Limits(
             context_tokens=card.context or ASSUMED_CONTEXT,
             ids=False,

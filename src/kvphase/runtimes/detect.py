@@ -35,41 +35,39 @@ LOADING_PAUSE = 1.0
 def open_runtime(
     target: str,
     *,
-    exclusive: bool = False,
-    waiting: Waiting | None = None,
     choice: Choice | None = None,
+    waiting: Waiting | None = None,
 ) -> AbstractAsyncContextManager[Runtime]:
     """The runtime that ``target`` names, to be used in ``async with``.
 
     Args:
         target: ``toy:NAME``, ``http://HOST:PORT``, ``https://...``, ``HOST:PORT``, or
             ``KIND:REST`` where an installed package opens that kind (``lab:CHECKPOINT``).
-        exclusive: Nobody else uses the server: cold asks may take a second slot without regard
-            for the conversation that it may hold.
+        choice: What the user says of the server: its kind, the model, a tokenizer.
         waiting: Called about once a second, with the seconds so far, while the server loads its
             model.
-        choice: What the user says of the server: its kind, the model, a tokenizer.
 
     Raises:
         UsageError: the target is none of these, or is no server though one was described.
         RuntimeFault: on entering, if what is there cannot be measured.
     """
-    choice = replace(choice or Choice(), exclusive=exclusive)
-    if HOST_AND_PORT.fullmatch(target):
-        target = f"http://{target}"
-    if target.lower().startswith(("http://", "https://")):
-        return _server(target.rstrip("/").removesuffix("/v1"), choice, waiting)
-    if choice != Choice(exclusive=exclusive):
+    choice = choice or Choice()
+    kind, mark, rest = target.partition(":")
+    plugin = plugins().get(kind) if mark and not rest.startswith("//") else None
+    if (target.startswith("toy:") or plugin) and replace(choice, exclusive=False) != Choice():
         raise UsageError(message("runtime.only-servers"))
     if target.startswith("toy:"):
-        return _toy(target.removeprefix("toy:"))
-    kind, mark, rest = target.partition(":")
-    if mark and not rest.startswith("//") and (plugin := plugins().get(kind)) is not None:
+        return _toy(rest)
+    if plugin is not None:
         try:
             opened: AbstractAsyncContextManager[Runtime] = plugin.load()(rest)
         except ImportError as error:
             raise UsageError(message("runtime.extra", kind=kind)) from error
         return opened
+    if HOST_AND_PORT.fullmatch(target):
+        target = f"http://{target}"
+    if target.lower().startswith(("http://", "https://")):
+        return _server(target.rstrip("/").removesuffix("/v1"), choice, waiting)
     from kvphase.runtimes.http import shown  # late: needs the HTTP client
 
     accepted = message("runtime.accepted")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kvphase.runtimes.server import Server
 
-__all__ = ["ADAPTER", "ASSUMED_CONTEXT", "Completions", "OpenAI", "trial"]
+__all__ = ["ADAPTER", "ASSUMED_CONTEXT", "Completions", "OpenAI", "assumed", "trial"]
 
 SCORES = (20, 5, 0)
 """Next tokens whose log-probabilities are asked for; the first number that is not refused."""
@@ -170,6 +170,13 @@ def trial(prompt: Sequence[int]) -> Ask:
     )
 
 
+def assumed(context: int | None) -> dict[str, str]:
+    """What `kvphase info` says of a context length that the server does not tell."""
+    if context is not None:
+        return {}
+    return {"context": message("endpoint.context.assumed", n=ASSUMED_CONTEXT)}
+
+
 async def recognises(server: Server) -> bool:
     """Whether there are completions; what else the server is does not matter."""
     return await server.takes(Completions.path)
@@ -186,10 +193,9 @@ async def connect(server: Server, choice: Choice) -> OpenAI:
     words = await words_of(server, choice, card.id)
     if words is None:
         raise UsageError(message("runtime.no-tokenizer"))
-    extra = {} if card.context else {"assumed": message("endpoint.assumed")}
     runtime = OpenAI(
         server,
-        server.about("OpenAI completions", card.id, extra=extra),
+        server.about("OpenAI completions", card.id, extra=assumed(card.context)),
         Limits(
             context_tokens=card.context or ASSUMED_CONTEXT,
             cold=False,

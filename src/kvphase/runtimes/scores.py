@@ -110,7 +110,7 @@ class Scorer:
         return self._single[text]
 
     async def ids(self, text: str) -> tuple[int, ...]:
-        """The tokens of ``text`` as an answer; empty if they cannot be told apart from the prompt."""
+        """The tokens of ``text`` as an answer; empty if they merge with what stands before."""
         if text not in self._known:
             before = "" if self._bare else LEAD
             lead, whole = await self._tokenize([before, before + text])
