@@ -21,12 +21,10 @@ from kvphase.runtimes.openai import (
     ANSWER_BYTES,
     ASSUMED_CONTEXT,
     ECHO_BYTES,
-    TRIAL,
     assumed,
-    trial,
 )
 from kvphase.runtimes.openai_wire import Chunk, answer_of
-from kvphase.runtimes.served import Answer, Served
+from kvphase.runtimes.served import TRIAL, Answer, Served, trial
 from kvphase.runtimes.tokenizing import words_of
 from kvphase.types import Limits, Template
 
@@ -120,6 +118,8 @@ class Chat(Served):
             counted=counted,
             offset_known=known and counted,
         )
+        if answer.cached is None:
+            await self.try_cache()
         thinks = bool(answer.reasoning) or not self.quiet
         template = self._head.digest if known else "unknown"
         self._about = replace(
@@ -149,7 +149,7 @@ class Chat(Served):
         """The answer to a trial; without scores, then without a word on thinking, where refused."""
         while True:
             try:
-                return await self.request(asked)
+                return await self.in_time(asked)
             except Refused as fault:
                 if fault.status in (401, 402, 403):
                     raise

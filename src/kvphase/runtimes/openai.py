@@ -16,16 +16,15 @@ from kvphase.runtimes.adapters import Adapter, Choice, Elsewhere
 from kvphase.runtimes.http import Refused, post_stream, said
 from kvphase.runtimes.llamacpp_wire import read
 from kvphase.runtimes.openai_wire import Chunk, answer_of
-from kvphase.runtimes.served import Answer, Served
+from kvphase.runtimes.served import TRIAL, Answer, Served, trial
 from kvphase.runtimes.tokenizing import words_of
-from kvphase.types import Arm, Ask, Limits
+from kvphase.types import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kvphase.runtimes.server import Server
+    from kvphase.types import Ask
 
-__all__ = ["ADAPTER", "ASSUMED_CONTEXT", "Completions", "OpenAI", "assumed", "trial"]
+__all__ = ["ADAPTER", "ASSUMED_CONTEXT", "Completions", "OpenAI", "assumed"]
 
 SCORES = (20, 5, 0)
 """Next tokens whose log-probabilities are asked for; the first number that is not refused."""
@@ -35,8 +34,6 @@ ANSWER_BYTES = 4 * 2**20
 """Longest answer that is read: a few tokens with their scores."""
 ECHO_BYTES = 64
 """More for each token of the prompt, which some servers repeat."""
-TRIAL = " one two three four five"
-"""What is asked once to learn what the server does with a prompt."""
 
 
 class Completions(Served):
@@ -102,6 +99,8 @@ class Completions(Served):
             counted=answer.prompt_tokens is not None,
             offset_known=answer.prompt_tokens is not None or self._limits.ids,
         )
+        if answer.cached is None or self._limits.cold:
+            await self.try_cache()
 
     @staticmethod
     def _reads(answer: Answer, asked: Ask) -> bool:
@@ -125,7 +124,7 @@ class Completions(Served):
         """The answer to a trial; fewer scores, then a text, where the server refuses."""
         while True:
             try:
-                return await self.request(asked)
+                return await self.in_time(asked)
             except Refused as fault:
                 self._yield(fault)
             except TransientFault as fault:
@@ -151,23 +150,6 @@ class Completions(Served):
 
 class OpenAI(Completions):
     """Any server with OpenAI's completions API."""
-
-
-def trial(prompt: Sequence[int]) -> Ask:
-    """A prompt that is asked once to learn about a server."""
-    return Ask(
-        id="trial",
-        prefix=(),
-        suffix=tuple(prompt),
-        target=0,
-        expected="",
-        candidates=(),
-        arm=Arm.PILOT,
-        item=0,
-        block=0,
-        context=0,
-        pad=0,
-    )
 
 
 def assumed(context: int | None) -> dict[str, str]:

@@ -9,6 +9,7 @@ model that was asked before.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from kvphase.runtimes.http import ANSWER_SECONDS, Busy, Unreachable, said
 from kvphase.runtimes.reuse import Reuse
 from kvphase.runtimes.scores import Score, Scorer, margin
 from kvphase.runtimes.server import Server, shown_model
-from kvphase.types import Arm, Reply
+from kvphase.types import Arm, Ask, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,10 +29,14 @@ if TYPE_CHECKING:
     import httpx2
 
     from kvphase.runtimes.words import Words
-    from kvphase.types import About, Ask, Limits, Template
+    from kvphase.types import About, Limits, Template
 
-__all__ = ["Answer", "Served"]
+__all__ = ["TRIAL", "Answer", "Served", "trial"]
 
+TRIAL = " one two three four five"
+"""Asked once or twice to learn what a server does with a prompt."""
+TRIAL_TOKENS = 300
+"""At least one whole block of any server's cache."""
 SHORT_TOKENS = 512
 """A prompt without a shared prefix is asked like a question up to this length."""
 
@@ -174,6 +179,8 @@ class Served(ABC):
             started = time.perf_counter()
             answer = await self._asked(ask, salt)
             seconds = time.perf_counter() - started
+            if answer.cached is None and self._limits.cache_report:
+                answer = replace(answer, cached=0)  # told only where something was found
             self.check(ask, answer)
             if not cold:
                 self.reuse.notice(ask, answer.cached, seconds)
@@ -190,6 +197,21 @@ class Served(ABC):
             generated=answer.generated,
             seconds=seconds,
         )
+
+    async def try_cache(self) -> None:
+        """Learn whether the server tells what it found in its cache, and whether a salt hides it.
+
+        Some tell only of hits, so a prompt is sent twice, and a third time with a salt.
+        """
+        ids = (await self.tokenize([TRIAL * (TRIAL_TOKENS // 4)]))[0][:TRIAL_TOKENS]
+        asked = trial((*self._limits.bos, *ids))
+        await self.in_time(asked)
+        told = (await self.in_time(asked)).cached is not None
+        self._limits = replace(self._limits, cache_report=told)
+        if self._limits.cold:
+            salt = f"kvphase-{secrets.token_hex(8)}"
+            hidden = not (await self.in_time(asked, salt)).cached
+            self._limits = replace(self._limits, cold=hidden)
 
     async def _same_model(self) -> None:
         """After a lost connection: a server that was started again must serve the same model."""
@@ -209,7 +231,7 @@ class Served(ABC):
         whole = not ask.prefix and len(ask.suffix) <= SHORT_TOKENS
         try:
             if ask.arm is not Arm.COLD and (whole or self.reuse.expects(ask)):
-                return await self._in_time(ask, salt)
+                return await self.in_time(ask, salt)
             return await self.request(ask, salt=salt)
         except Unreachable:
             self.reuse.forget()  # a server that went away comes back with an empty cache
@@ -224,7 +246,13 @@ class Served(ABC):
                 message("runtime.prefill", fault=said(fault), tokens=len(ask.prompt))
             ) from fault
 
-    async def _in_time(self, ask: Ask, salt: str | None) -> Answer:
+    async def in_time(self, ask: Ask, salt: str | None = None) -> Answer:
+        """One request that evaluates few tokens, so that it has a deadline.
+
+        Raises:
+            TransientFault: nothing came before it, or as `request` says.
+            RuntimeFault: as `request` says.
+        """
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await self.request(ask, salt=salt)
@@ -253,3 +281,20 @@ class Served(ABC):
             if answer.model != self._answering:
                 before, name = map(shown_model, (self._answering, answer.model))
                 raise RuntimeFault(message("runtime.other-model", name=name, before=before))
+
+
+def trial(prompt: Sequence[int]) -> Ask:
+    """A prompt that is asked to learn about a server."""
+    return Ask(
+        id="trial",
+        prefix=(),
+        suffix=tuple(prompt),
+        target=0,
+        expected="",
+        candidates=(),
+        arm=Arm.PILOT,
+        item=0,
+        block=0,
+        context=0,
+        pad=0,
+    )

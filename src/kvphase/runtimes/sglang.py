@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
+from kvphase.catalogue import message
+from kvphase.errors import TransientFault
 from kvphase.runtimes.adapters import Adapter, Choice
 from kvphase.runtimes.http import post_stream
 from kvphase.runtimes.llamacpp_wire import read
@@ -76,8 +78,10 @@ class SGLang(Served):
             body["extra_key"] = salt
         most = ANSWER_BYTES + ECHO_BYTES * len(ask.prompt)
         async with aclosing(post_stream(self.client, "generate", body, most)) as events:
-            *_, last = [read(_Generated, event) async for event in events]
-        meta = last.meta_info
+            seen = [read(_Generated, event) async for event in events]
+        if not seen:
+            raise TransientFault(message("runtime.stops-early"))
+        last, meta = seen[-1], seen[-1].meta_info
         reason = (meta.finish_reason or {}).get("type")
         return Answer(
             text=last.text,
@@ -128,7 +132,7 @@ async def connect(server: Server, choice: Choice) -> SGLang:
     card = await server.pick(choice)
     words = choice.words() or await PromptWords.connect(server.client, card.id)
     facts = await server.page("server_info") or await server.page("get_server_info")
-    version, context = facts.get("version"), facts.get("context_length") or card.context
+    version, context = facts.get("version"), card.context or facts.get("context_length")
     runtime = SGLang(
         server,
         server.about("SGLang", card.id, build=version if isinstance(version, str) else None),
@@ -142,6 +146,7 @@ async def connect(server: Server, choice: Choice) -> SGLang:
         card.id,
     )
     runtime.path = await _path(server)
+    await runtime.try_cache()
     return runtime
 
 
