@@ -110,7 +110,8 @@ async def traffic(address: str, questions: list[Ask]) -> tuple[int | None, int, 
 def test_server_is_asked_only_what_changes_nothing_of_others(
     serve: Serve, engine: ToyEngine
 ) -> None:
-    questions = [replace(question, arm=arm) for arm in Arm for question in asks(engine)[:2]]
+    greedy = [arm for arm in Arm if arm is not Arm.SAMPLED]
+    questions = [replace(question, arm=arm) for arm in greedy for question in asks(engine)[:2]]
     whole = [replace(one, prefix=(), suffix=one.prompt) for one in questions[:2]]
     seen, lost, calls = asyncio.run(traffic(str(serve().base_url), questions + whole))
     assert (seen, lost) == (0, 0)

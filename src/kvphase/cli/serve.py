@@ -1,4 +1,4 @@
-"""``kvphase serve``: a toy model behind llama-server's HTTP API."""
+"""``kvphase serve``: a toy model behind a model server's HTTP API."""
 
 from __future__ import annotations
 
@@ -16,19 +16,28 @@ def serve(
     fault: Annotated[
         list[str] | None,
         typer.Option(
-            help="What goes wrong; may be repeated: refuse, loading, html, 5xx=P, reset=P, "
-            "half-json=P, empty=P, cut=TOKENS, forget-cache, wrong-on-hit=P, random=P, "
-            "question-residue=R, busy=P, after=REQUESTS, seed=N (P: a probability, 1 if left out)."
+            help="What goes wrong; may be repeated: refuse, loading, html, 5xx=P, 429=P, reset=P, "
+            "half-json=P, empty=P, cut=TOKENS, forget-cache, wrong-on-hit=P, prefill-split=P, "
+            "random=P, question-residue=R, restart=REQUESTS, busy=P, batch=P, decode=P, "
+            "speculative=P, long=TOKENS, level=P, after=REQUESTS, seed=N "
+            "(P: a probability, 1 if left out)."
         ),
     ] = None,
+    dialect: Annotated[
+        str,
+        typer.Option(
+            help="Whose API is spoken: llama-server, vllm, sglang, ollama, lmstudio, mlx, ds4, "
+            "deepseek, openai, chat."
+        ),
+    ] = "llama-server",
     throttle: Annotated[
         float | None, typer.Option(min=1, help="Prompt tokens evaluated per second at most.")
     ] = None,
 ) -> None:
-    """Serve a toy model behind llama-server's HTTP API until Ctrl-C.
+    """Serve a toy model behind llama-server's HTTP API, or another server's, until Ctrl-C.
 
     The address is printed on stderr. --fault makes the server misbehave, to test clients with.
     """
     from kvphase.serve import Faults, run
 
-    run(toy, host, port, Faults.parse(fault or []), throttle)
+    run(toy, host, port, Faults.parse(fault or []), throttle, dialect)

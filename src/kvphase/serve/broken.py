@@ -8,12 +8,11 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import HTMLResponse, Response
 
 from kvphase.serve.refusal import ApiError
-from kvphase.serve.wire import error
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from kvphase.serve.job import Desk
+    from kvphase.serve.front import Front
 
 __all__ = ["Outage", "Torn"]
 
@@ -23,17 +22,18 @@ PAGE = "<!doctype html><html><head><title>Sign in</title></head><body>Please sig
 class Outage:
     """Middleware: answers every path with 503 or with a web page while those faults are on."""
 
-    def __init__(self, app: ASGIApp, desk: Desk) -> None:
-        """Stand before ``app``."""
+    def __init__(self, app: ASGIApp, front: Front) -> None:
+        """Stand before ``app``, which speaks for ``front``."""
         self._app = app
-        self._desk = desk
+        self._front = front
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer in the application's place, or let it answer."""
-        faults, app = self._desk.faults, self._app
-        if scope["type"] == "http" and faults.active(self._desk.requests):
+        desk, app = self._front.desk, self._app
+        faults = desk.faults
+        if scope["type"] == "http" and faults.active(desk.requests):
             if faults.loading:
-                app = error(ApiError(503, "Loading model"))
+                app = self._front.refusal(ApiError(503, "Loading model"))
             elif faults.html:
                 app = HTMLResponse(PAGE)
         await app(scope, receive, send)

@@ -23,13 +23,14 @@ __all__ = ["FAULT_HELP", "Faults", "draw"]
 RESIDUES = 4
 """The question's residue is taken modulo this: the stride of the shipped toys."""
 
-Chance = Literal["error", "reset", "half", "empty", "random"]
+Chance = Literal["error", "limit", "reset", "half", "empty", "random"]
 
 _FIELDS = {
     "refuse": "refuse",
     "loading": "loading",
     "html": "html",
     "5xx": "error",
+    "429": "limit",
     "reset": "reset",
     "half-json": "half",
     "empty": "empty",
@@ -37,18 +38,26 @@ _FIELDS = {
     "forget-cache": "forget",
     "wrong-on-hit": "wrong_on_hit",
     "random": "random",
+    "prefill-split": "split",
     "question-residue": "residue",
+    "restart": "restart",
     "busy": "busy",
+    "batch": "batch",
+    "decode": "decode",
+    "speculative": "speculative",
+    "long": "long",
+    "level": "level",
     "after": "after",
     "seed": "seed",
 }
-_COUNTS = {"cut": 2, "residue": 0, "after": 0, "seed": 0}
+_COUNTS = {"cut": 2, "residue": 0, "restart": 0, "long": 1, "after": 0, "seed": 0}
 """Fields that hold a count, with the least that makes sense."""
 
 FAULT_HELP = (
-    "refuse, loading, html, 5xx=P, reset=P, half-json=P, empty=P, cut=TOKENS, forget-cache, "
-    "wrong-on-hit=P, random=P, question-residue=R, busy=P, after=REQUESTS, seed=N "
-    "(P: a probability, 1 if left out)"
+    "refuse, loading, html, 5xx=P, 429=P, reset=P, half-json=P, empty=P, cut=TOKENS, "
+    "forget-cache, wrong-on-hit=P, prefill-split=P, random=P, question-residue=R, "
+    "restart=REQUESTS, busy=P, batch=P, decode=P, speculative=P, long=TOKENS, level=P, "
+    "after=REQUESTS, seed=N (P: a probability, 1 if left out)"
 )
 
 
@@ -64,6 +73,8 @@ class Faults:
     """Every path answers 200 with an HTML page, as a proxy's login page does."""
     error: float = 0.0
     """A completion fails with 500 before any work."""
+    limit: float = 0.0
+    """A completion is turned away with 429 and a ``Retry-After``."""
     reset: float = 0.0
     """The connection breaks in the middle of a completion's answer."""
     half: float = 0.0
@@ -76,12 +87,28 @@ class Faults:
     """Nothing is ever reused, whatever the request allows; the counts say so."""
     wrong_on_hit: float = 0.0
     """Part of the prompts that are answered wrong when any of their tokens came from the cache."""
+    split: float = 0.0
+    """Part of the prompts that are answered wrong when a piece of their prefill began inside a
+    group of four tokens, as it does behind most cached prefixes."""
     random: float = 0.0
     """A completion's answer is replaced by another value, each time by a new one."""
     residue: int | None = None
     """Prompts whose length modulo 4 is this are answered wrong."""
+    restart: int | None = None
+    """The answer to this completion request (from 0) breaks off; from then on the server has
+    another toy model and an empty cache."""
     busy: float = 0.0
     """Part of the looks at ``/slots`` that find another client at work in a second slot."""
+    batch: float = 0.0
+    """Part of the prompts that are answered wrong beside another request; there are two slots."""
+    decode: float = 0.0
+    """Part of the prompts whose answers take the second-best token from the second one on."""
+    speculative: float = 0.0
+    """As ``decode``, from the third token on: where drafts take part."""
+    long: int | None = None
+    """Prompts of more tokens than this are answered wrong."""
+    level: float = 0.0
+    """Part of the prompts that are always answered wrong, as a coarser model does."""
     after: int = 0
     """All of these begin only after so many completion requests."""
     seed: int = 0
@@ -134,22 +161,47 @@ class Faults:
             return prompt
         return prompt[:1] + prompt[len(prompt) - self.cut + 1 :]
 
-    def shift(self, prompt: Sequence[int], reused: int, request: int) -> float:
+    def shift(
+        self, prompt: Sequence[int], reused: int, request: int, *, crowded: bool = False
+    ) -> float:
         """How far the answer is moved away from the model's own: 0 not at all, else in (0, 1].
 
         Args:
             prompt: The prompt's ids.
             reused: How many of them came from the cache.
             request: The request's ordinal.
+            crowded: Another request was under way besides.
         """
         if not self.active(request):
             return 0.0
         if self.strikes("random", request):
             return 1 - draw(self.seed, "value", request)
-        hit = reused > 0 < self.wrong_on_hit and draw(self.seed, "hit", *prompt) < self.wrong_on_hit
-        if hit or len(prompt) % RESIDUES == self.residue:
+        if self._is_wrong(prompt, reused, crowded) or len(prompt) % RESIDUES == self.residue:
             return 1 - draw(self.seed, "value", *prompt)
         return 0.0
+
+    def swaps(self, prompt: Sequence[int], place: int, request: int) -> bool:
+        """Whether the answer's token at ``place`` (from 0) is the second-best one."""
+        chances = {"decode": (self.decode, 1), "speculative": (self.speculative, 2)}
+        return self.active(request) and any(
+            place >= first and chance > 0 and draw(self.seed, name, *prompt) < chance
+            for name, (chance, first) in chances.items()
+        )
+
+    def _is_wrong(self, prompt: Sequence[int], reused: int, crowded: bool) -> bool:
+        """Whether a fault that chooses its prompts hits this one."""
+        if self.long is not None and len(prompt) > self.long:
+            return True
+        chances = {
+            "hit": self.wrong_on_hit if reused else 0.0,
+            "split": self.split if reused % RESIDUES else 0.0,
+            "batch": self.batch if crowded else 0.0,
+            "level": self.level,
+        }
+        return any(
+            chance > 0 and draw(self.seed, name, *prompt) < chance
+            for name, chance in chances.items()
+        )
 
 
 def displace(scores: Scores, values: Sequence[int], shift: float) -> Scores:
@@ -165,6 +217,14 @@ def displace(scores: Scores, values: Sequence[int], shift: float) -> Scores:
     places = np.asarray(values)
     moved = scores.logprobs.copy()
     moved[places] = np.roll(moved[places], 1 + int((1 - shift) * (len(values) - 1)))
+    return Scores(moved)
+
+
+def swap_best(scores: Scores) -> Scores:
+    """Exchange the scores of the best and of the second-best token."""
+    moved = scores.logprobs.copy()
+    second, best = np.argsort(moved, kind="stable")[-2:]
+    moved[[second, best]] = moved[[best, second]]
     return Scores(moved)
 
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kvphase.serve.faults import Faults, displace
+from kvphase.runtimes.toy import ToyEngine, toy_names
+from kvphase.serve.faults import Faults, displace, swap_best
 from kvphase.serve.sampling import choose
 from kvphase.serve.slot import Slot
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
-    from kvphase.runtimes.toy import Scores, ToyEngine
+    from kvphase.runtimes.toy import Scores
     from kvphase.serve.settings import Settings
+
+OTHER_SLOT = "1"
+"""Cache of the second slot, where there is one."""
 
 __all__ = ["Desk", "Job", "Piece"]
 
@@ -45,6 +50,8 @@ class Job:
     """Ordinal of the completion request that this belongs to."""
     index: int = 0
     """Place among the prompts of its request."""
+    key: str = ""
+    """Nothing is found in the cache that was left there under another key."""
     reused: int = 0
     """Prompt tokens from the cache."""
     evaluated: int = 0
@@ -57,6 +64,8 @@ class Job:
     entries: list[dict[str, Any]] = field(default_factory=list)
     """Scores of each answer token as they are reported."""
     text: str = ""
+    crowded: bool = False
+    """Another job was under way at some time before the answer began."""
     truncated: bool = False
     """The context was full before the answer had ended."""
     stop_type: str = "none"
@@ -97,17 +106,42 @@ class Desk:
             faults: What goes wrong.
             throttle: Prompt tokens evaluated per second at most; None as fast as it goes.
         """
-        self.engine = engine
-        self.faults = faults
+        self.engine: ToyEngine = engine
+        self.faults: Faults = faults
         self.requests = 0
         """Completion requests so far."""
         self.looks = 0
         """Requests for the slots so far."""
         self.last: Job | None = None
         """The job that the slot works on, or the last one."""
+        self.reusable: Callable[[Sequence[int]], int] = len
+        """How many tokens of a prompt may come from the cache: all, unless a dialect says less."""
         self._throttle = throttle
         self._slot = Slot(engine)
+        self._slots = {"": self._slot}
+        self._restarted = False
         self._turn = asyncio.Lock()
+        self._inside: list[Job] = []
+
+    def forget(self) -> None:
+        """Begin with an empty cache."""
+        self._slots = {"": Slot(self.engine)}
+
+    def _slot_of(self, key: str) -> Slot:
+        """The slot whose cache a job may use; of those with a key only the latest is kept."""
+        if key not in self._slots:
+            self._slots = {"": self._slots[""], key: Slot(self.engine)}
+        return self._slots[key]
+
+    def restarts(self, request: int) -> bool:
+        """Whether the server breaks down over this request; if so, it has another model now."""
+        due = self.faults.restart
+        if due is None or self._restarted or request < due:
+            return False
+        self._restarted = True
+        self.engine = _other(self.engine)
+        self.forget()
+        return True
 
     @property
     def working(self) -> bool:
@@ -116,8 +150,21 @@ class Desk:
 
     async def work(self, job: Job) -> AsyncGenerator[Piece]:
         """Do ``job``, one after another; its fields are up to date at each piece of news."""
+        self._inside.append(job)
+        for one in self._inside if len(self._inside) > 1 else ():
+            one.crowded = True
+        try:
+            async with aclosing(self._worked(job)) as news:
+                async for piece in news:
+                    yield piece
+        finally:
+            self._inside.remove(job)
+
+    async def _worked(self, job: Job) -> AsyncGenerator[Piece]:
         async with self._turn:
-            self.last = job
+            self.last, self._slot = job, self._slot_of(job.key)
+            if self.faults.batch:
+                self.switch(OTHER_SLOT if job.settings.id_slot > 0 else "")
             scores: Scores | None = None
             async for latest in self._prefill(job):
                 scores = latest
@@ -134,7 +181,8 @@ class Desk:
         reuse = job.settings.cache_prompt and not (
             self.faults.forget and self.faults.active(job.request)
         )
-        job.reused = self._slot.rewind(job.prompt, reuse=reuse)
+        most = self.reusable(job.prompt) if reuse else 0
+        job.reused = self._slot.rewind(job.prompt, most)
         yield None
         started = time.perf_counter()
         for ids in self._slot.pieces(job.prompt):
@@ -155,12 +203,14 @@ class Desk:
         if self.faults.strikes("empty", job.request):
             job.stop_type = "eos"
             return
-        shift = self.faults.shift(job.prompt, job.reused, job.request)
+        shift = self.faults.shift(job.prompt, job.reused, job.request, crowded=job.crowded)
         ending = Ending(job.settings.stop)
         random = np.random.default_rng(job.settings.seed if job.settings.seed >= 0 else None)
         started = time.perf_counter()
         while job.stop_type == "none":
             scores = displace(scores, self.engine.words.values, shift)
+            if self.faults.swaps(job.prompt, len(job.tokens), job.request):
+                scores = swap_best(scores)
             token = choose(scores, job.settings, random)
             text = self._add(job, token, scores, ending)
             place = len(job.tokens) - 1
@@ -201,3 +251,10 @@ class Desk:
             {"id": number, "token": text, "bytes": list(text.encode())}
             for number, text in enumerate(self.engine.words.tokens)
         ]
+
+
+def _other(engine: ToyEngine) -> ToyEngine:
+    """Another toy model; where the engine is no shipped one, the same under another name."""
+    if engine.name.removeprefix("toy:") not in toy_names():
+        return ToyEngine("another", engine.model, engine.words)
+    return ToyEngine.load("w4s4" if engine.name == "toy:full" else "full")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kvphase.runtimes.toy import ToyEngine
     from kvphase.serve.faults import Faults
 
-__all__ = ["run", "serving"]
+__all__ = ["listening", "make_app", "run", "serving"]
 
 START_SECONDS = 30.0
 
@@ -36,6 +36,7 @@ def run(
     port: int = 0,
     faults: Faults | None = None,
     throttle: float | None = None,
+    dialect: str = "llama-server",
 ) -> None:
     """Serve a toy model until Ctrl-C; its address goes to stderr once it listens.
 
@@ -45,12 +46,13 @@ def run(
         port: 0 takes a free one.
         faults: What goes wrong; nothing by default.
         throttle: Prompt tokens evaluated per second at most; None as fast as it goes.
+        dialect: Which server's API is spoken: one of `DIALECTS`.
 
     Raises:
-        UsageError: there is no such toy model, or the address cannot be listened on.
+        UsageError: there is no such toy model or dialect, or the address cannot be listened on.
     """
     with _listen(host, port) as listener:
-        server = _Server(_app(toy, faults, throttle))
+        server = _Server(make_app(toy, faults, throttle, dialect))
         server.greeting = f"{server.model} (toy model) listens on {_url(listener)}\n"
         # One thread does the arithmetic, as in process: a toy's matrices are too small to share.
         one = threadpool_limits(limits=1, user_api="blas")
@@ -60,7 +62,10 @@ def run(
 
 @contextlib.contextmanager
 def serving(
-    toy: str | ToyEngine, faults: Faults | None = None, throttle: float | None = None
+    toy: str | ToyEngine,
+    faults: Faults | None = None,
+    throttle: float | None = None,
+    dialect: str = "llama-server",
 ) -> Iterator[str]:
     """Serve a toy model from a thread of this process; the value is its address.
 
@@ -68,8 +73,16 @@ def serving(
         toy: A shipped toy model's name, or an engine of one's own.
         faults: What goes wrong; nothing by default.
         throttle: Prompt tokens evaluated per second at most; None as fast as it goes.
+        dialect: Which server's API is spoken: one of `DIALECTS`.
     """
-    server = _Server(_app(toy, faults, throttle))
+    with listening(make_app(toy, faults, throttle, dialect)) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def listening(app: Starlette) -> Iterator[str]:
+    """Serve an application from a thread of this process; the value is its address."""
+    server = _Server(app)
     with _listen("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
@@ -81,10 +94,13 @@ def serving(
             thread.join(START_SECONDS)
 
 
-def _app(toy: str | ToyEngine, faults: Faults | None, throttle: float | None) -> Starlette:
+def make_app(
+    toy: str | ToyEngine, faults: Faults | None, throttle: float | None, dialect: str
+) -> Starlette:
+    """The application over a shipped toy model or an engine of one's own."""
     if isinstance(toy, str):
-        return create_app(toy, faults, throttle)
-    return build_app(toy, faults, throttle)
+        return create_app(toy, faults, throttle, dialect)
+    return build_app(toy, faults, throttle, dialect)
 
 
 class _Server(uvicorn.Server):
@@ -101,16 +117,19 @@ class _Server(uvicorn.Server):
 
             def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
                 super().connection_made(transport)
-                if desk.faults.active(desk.requests):
+                if self._refuses():
                     transport.abort()
 
             def data_received(self, data: bytes) -> None:
-                if desk.faults.active(desk.requests):
+                if self._refuses():
                     self.transport.abort()
                 else:
                     super().data_received(data)
 
-        options: dict[str, Any] = {"http": Refusing if desk.faults.refuse else "h11"}
+            def _refuses(self) -> bool:
+                return bool(desk.faults.refuse and desk.faults.active(desk.requests))
+
+        options: dict[str, Any] = {"http": Refusing}
         super().__init__(
             uvicorn.Config(
                 app,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from kvphase.serve.refusal import ApiError
 
 if TYPE_CHECKING:
-    from kvphase.runtimes.toy import ToyEngine
+    from kvphase.runtimes.toy import ToyEngine, ToyWords
+    from kvphase.serve.vocabulary import Vocabulary
 
 __all__ = ["Settings", "read_prompts"]
 
@@ -89,17 +90,24 @@ class Settings:
         return cls(**{f.name: _checked(f.name, str(f.type), body[f.name]) for f in known})
 
 
-def read_prompts(engine: ToyEngine, prompt: object) -> list[tuple[int, ...]]:
+def read_prompts(
+    engine: ToyEngine, prompt: object, vocabulary: Vocabulary | None = None
+) -> list[tuple[int, ...]]:
     """The token ids of each prompt in a request's ``prompt``: text, ids, both, or several.
 
     BOS is added where a prompt begins with text, as llama-server does.
+
+    Args:
+        engine: The model.
+        prompt: As read from JSON.
+        vocabulary: What else than the model's own words is understood; nothing if not given.
 
     Raises:
         ApiError: the prompt is none of these, empty, unknown to the model, or too long.
     """
     several = isinstance(prompt, list) and int not in set(map(type, prompt))
     prompts = prompt if isinstance(prompt, list) and several and prompt else [prompt]
-    return [_checked_prompt(engine, one) for one in prompts]
+    return [_checked_prompt(engine, one, vocabulary) for one in prompts]
 
 
 def _checked(name: str, kind: str, value: Any) -> Any:  # noqa: ANN401 - as read from JSON
@@ -127,14 +135,17 @@ def _json_type(value: object) -> str:
     return names.get(type(value), "object")
 
 
-def _checked_prompt(engine: ToyEngine, prompt: object) -> tuple[int, ...]:
+def _checked_prompt(
+    engine: ToyEngine, prompt: object, vocabulary: Vocabulary | None
+) -> tuple[int, ...]:
     """Token ids of one prompt, refused in llama-server's words where it cannot be taken."""
-    ids = _ids(engine, prompt)
+    ids = _ids(vocabulary or engine.words, prompt)
     if not ids:
         raise ApiError(400, '"prompt" must not be empty')
-    unknown = engine.first_unknown(ids)
-    if unknown is not None:
-        raise ApiError(400, f"Prompt contains invalid tokens (the first at index {unknown})")
+    size = len(vocabulary.tokens) if vocabulary else engine.model.vocab_size
+    odd = next((place for place, token in enumerate(ids) if not 0 <= token < size), None)
+    if odd is not None:
+        raise ApiError(400, f"Prompt contains invalid tokens (the first at index {odd})")
     limit = engine.context_tokens
     if len(ids) >= limit:
         raise ApiError(
@@ -147,7 +158,7 @@ def _checked_prompt(engine: ToyEngine, prompt: object) -> tuple[int, ...]:
     return ids
 
 
-def _ids(engine: ToyEngine, prompt: Any) -> tuple[int, ...]:  # noqa: ANN401
+def _ids(words: ToyWords | Vocabulary, prompt: Any) -> tuple[int, ...]:  # noqa: ANN401
     """Token ids of text, ids, or a list of both."""
     parts = prompt if isinstance(prompt, list) else [prompt]
     kinds = set(map(type, parts))  # exact types: true is not a token
@@ -159,7 +170,7 @@ def _ids(engine: ToyEngine, prompt: Any) -> tuple[int, ...]:  # noqa: ANN401
         )
     if kinds <= {int}:
         return tuple(parts)
-    ids = [engine.words.bos] if isinstance(parts[0], str) else []
+    ids = [words.bos] if isinstance(parts[0], str) else []
     for part in parts:
-        ids += engine.words.encode(part, special=True) if isinstance(part, str) else [part]
+        ids += words.encode(part, special=True) if isinstance(part, str) else [part]
     return tuple(ids)

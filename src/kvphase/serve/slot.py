@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvphase.serve.vocabulary import known
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -34,15 +36,19 @@ class Slot:
         self.tokens: list[int] = []
         """The sequence whose state the slot holds."""
 
-    def rewind(self, prompt: Sequence[int], *, reuse: bool) -> int:
+    def rewind(self, prompt: Sequence[int], most: int) -> int:
         """Go back to the last checkpoint that agrees with ``prompt``.
 
         At least the prompt's last token is left to evaluate, since its scores are wanted.
 
+        Args:
+            prompt: What is to be evaluated.
+            most: So many of its tokens may be taken from the cache.
+
         Returns:
             How many of the prompt's tokens are in the cache now.
         """
-        self._branch = _common(self.tokens, prompt[:-1]) if reuse else 0
+        self._branch = min(_common(self.tokens, prompt[:-1]), most)
         kept = max(place for place in self._checkpoints if place <= self._branch)
         self._checkpoints = {n: c for n, c in self._checkpoints.items() if n <= kept}
         self._cache = self._checkpoints[kept].fork()
@@ -59,7 +65,7 @@ class Slot:
 
     def extend(self, ids: Sequence[int]) -> Scores:
         """Evaluate ``ids`` (at least one); return the scores of the token after them."""
-        scores = self._engine.extend(self._cache, ids)
+        scores = self._engine.extend(self._cache, known(ids, self._engine.model.vocab_size))
         self.tokens += ids
         return scores
 

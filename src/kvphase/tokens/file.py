@@ -69,6 +69,18 @@ class FileTokenizer:
         whole: str = self._tokenizer.decode([*self._lead, *ids], skip_special_tokens=False)
         return whole[len(self._lead_text) :]
 
+    def save(self, path: str | Path, bos: Sequence[int]) -> None:
+        """Write the tokenizer's file, with ``bos`` put before every text by its rules."""
+        from tokenizers import Tokenizer, processors
+
+        copy = Tokenizer.from_str(self._tokenizer.to_str())
+        names = [self.name_of(token) for token in bos]
+        copy.post_processor = processors.TemplateProcessing(
+            single=" ".join([*names, "$A"]),
+            special_tokens=list(zip(names, bos, strict=True)),
+        )
+        copy.save(str(path))
+
     def name_of(self, token: int) -> str:
         """A token as the vocabulary writes it; for special tokens that is its text."""
         return str(self._tokenizer.id_to_token(token) or "")

@@ -10,6 +10,7 @@ from kvphase.tokens.template import MARKER, split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from kvphase.tokens.file import FileTokenizer
     from kvphase.types import Template
@@ -104,6 +105,14 @@ class LocalTokenizer:
         place = next((n for n, (one, other) in enumerate(pairs) if one != other), len(read[0]))
         around = self.spell(ids[max(0, place - 1) : place + 2])
         raise RuntimeFault(message("tokenizer.unspellable", place=place, around=around))
+
+    def save(self, path: str | Path) -> None:
+        """Write a ``tokenizer.json``; BOS is among its rules, the chat template is not.
+
+        Args:
+            path: The file to write.
+        """
+        self._words.save(path, self.bos)
 
     def render(self, body: Mapping[str, Any]) -> str:
         """A request as the text that the model reads, BOS left out.

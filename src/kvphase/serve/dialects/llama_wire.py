@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from typing import TYPE_CHECKING, Any
-
-from starlette.responses import Response
 
 from kvphase.serve.job import Job
 from kvphase.serve.settings import Settings
@@ -16,19 +13,15 @@ from kvphase.version import __version__
 if TYPE_CHECKING:
     from kvphase.runtimes.toy import ToyEngine
     from kvphase.serve.job import Desk, Piece
-    from kvphase.serve.refusal import ApiError
 
 __all__ = [
     "HEADERS",
     "chunk",
-    "error",
-    "event",
     "final",
     "identity",
     "model_list",
     "openai",
     "props",
-    "reply",
     "slots",
 ]
 
@@ -86,29 +79,13 @@ NEUTRAL_REQUEST: Json = {
 UNSEEDED = 2**32 - 1
 
 
-def reply(content: object, status: int = 200) -> Response:
-    """A JSON response with llama-server's headers."""
-    media = "application/json; charset=utf-8"
-    return Response(_dump(content), status, HEADERS, media)
-
-
-def error(fault: ApiError) -> Response:
-    """The response to a request that is refused."""
-    return reply(fault.body, fault.code)
-
-
-def event(content: Json) -> bytes:
-    """One server-sent event."""
-    return b"data: " + _dump(content) + b"\n\n"
-
-
 def props(desk: Desk) -> Json:
     """``GET /props``."""
     engine = desk.engine
     params = {name: value for name, value in _settings().items() if name not in {"stop"}}
     return {
         "default_generation_settings": {"params": params, "n_ctx": engine.context_tokens},
-        "total_slots": 2 if desk.faults.busy else 1,
+        "total_slots": 2 if desk.faults.busy or desk.faults.batch else 1,
         "model_alias": engine.name,
         "model_ftype": "F16",
         "model_path": f"{engine.name.removeprefix('toy:')}.npz",
@@ -134,6 +111,8 @@ def slots(desk: Desk) -> list[Json]:
     """``GET /slots``: the one slot there is, and one of another client where that is wanted."""
     look, desk.looks = desk.looks, desk.looks + 1
     listed = [_slot(desk, 0, desk.last, busy=desk.working)]
+    if desk.faults.batch and not desk.faults.busy:
+        listed.append(_slot(desk, 1, None, busy=False))
     if desk.faults.busy:
         busy = desk.faults.intrudes(look, desk.requests)
         other = Job(prompt=(), settings=Settings(), request=OTHER_TASK)
@@ -146,7 +125,7 @@ def _slot(desk: Desk, number: int, job: Job | None, *, busy: bool) -> Json:
     slot: Json = {
         "id": number,
         "n_ctx": desk.engine.context_tokens,
-        "speculative": False,
+        "speculative": desk.faults.speculative > 0,
         "is_processing": busy,
     }
     if job is None:
@@ -269,11 +248,6 @@ def identity() -> Json:
 def build() -> str:
     """What ``/props`` calls this server's build."""
     return f"kvphase {__version__}"
-
-
-def _dump(content: object) -> bytes:
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    return text.encode(errors="replace")  # half a surrogate pair, echoed from the request
 
 
 def _settings(job: Job | None = None) -> Json:
