@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -265,3 +266,50 @@ def test_the_template_is_the_servers_own() -> None:
         template, about = use(Speaker(kind), job, Choice())
         assert (template.head_text, template.tail_text) == (HEAD, TAIL)
         assert about.template == template.digest
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [("Ivan, the cat", "Ivan"), (" Ivan", " Ivan"), ("Ivanovich!", "Ivanovich"), ("**Ivan**",) * 2],
+)
+def test_of_a_chat_the_first_word_counts_where_one_token_was_wanted(said: str, read: str) -> None:
+    asked = q(prefix=(BOS, *WORDS.encode(HEAD), *PROMPT))
+    one, more = complete(chatty(said), asked, replace(asked, generate=8))
+    assert (one.text, more.text) == (read, said)
+
+
+def chatty(text: str) -> Speaker:
+    """A chat that says just this."""
+
+    def answer(_: int, said: dict[str, Any]) -> httpx2.Response:
+        said["choices"][0]["message"]["content"] = text
+        return httpx2.Response(200, json=said)
+
+    return Speaker("chat", answer=answer)
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_questions_go_together_once_their_prefix_is_there(kind: str) -> None:
+    """The first ones pay for the prefix alone, however many are sent at once."""
+    under_way, most = 0, []
+
+    class Slow(Speaker):
+        async def __call__(self, request: httpx2.Request) -> httpx2.Response:
+            """Take a while over each question."""
+            nonlocal under_way
+            under_way += 1
+            await asyncio.sleep(0.01)
+            found = await super().__call__(request)
+            most.append(under_way)
+            under_way -= 1
+            return found
+
+    async def job(runtime: Any) -> list[Any]:  # noqa: ANN401
+        assert runtime.limits.concurrency > 1
+        most.clear()
+        return await asyncio.gather(*(runtime.complete(q(n)) for n in range(9)))
+
+    replies = use(Slow(kind), job)
+    assert most[:2] == [1, 1]
+    assert max(most) > 3
+    assert [reply.cached == 0 for reply in replies] == [True] + [False] * 8

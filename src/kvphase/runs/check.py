@@ -149,7 +149,7 @@ async def check_async(
         return start
     must_be_bounded(start.target, meter.budget)
     async with open_runtime(start.target, choice=start.choice) as runtime:
-        settings = possible(start.settings, runtime.limits)
+        settings = possible(start.settings, runtime)
         vocab = await survey(runtime.tokenize)
         template = await runtime.template() if settings.chat else Template()
         manifest = _manifest(runtime.about, vocab, template, settings, labels or {})
@@ -334,8 +334,7 @@ def _manifest(
         "build": about.build,
         "model": about.model,
         "quant": about.quant,
-        # A chat endpoint has a template of its own, whatever was asked for.
-        "template": about.template if template == Template() else template.digest,
+        "template": template.digest,
         "thinking": about.thinking,
         "toy": about.toy,
         "tokenizer": vocab.digest,

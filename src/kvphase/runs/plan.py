@@ -86,7 +86,7 @@ async def plan_run(
     """
     meter = Meter(Budget(seconds=DEFAULT_SECONDS) if budget is None else budget)
     async with open_runtime(target, choice=choice) as runtime:
-        settings = possible(settings, runtime.limits)
+        settings = possible(settings, runtime)
         vocab = await survey(runtime.tokenize)
         template = await runtime.template() if settings.chat else Template()
         rate = await timed(runtime, vocab, meter)

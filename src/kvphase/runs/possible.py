@@ -11,7 +11,7 @@ from kvphase.errors import UsageError
 if TYPE_CHECKING:
     from kvphase.runs.settings import Settings
     from kvphase.runs.store import Store
-    from kvphase.types import Limits, Runtime
+    from kvphase.types import Runtime
 
 __all__ = ["note_endpoint", "notes_of", "possible"]
 
@@ -19,16 +19,19 @@ FEW, SHARE = 3, 0.05
 """Questions, and share of all, that may lose their prefix without a word."""
 
 
-def possible(settings: Settings, limits: Limits) -> Settings:
+def possible(settings: Settings, runtime: Runtime) -> Settings:
     """The settings without what this endpoint cannot do.
 
-    Where no single question can be made to bypass the cache, none is asked cold: another prompt of
-    the same length would be another question.
+    An endpoint that puts its template around everything is a chat, whether that was asked for or
+    not. Where no single question can be made to bypass the cache, none is asked cold: another
+    prompt of the same length would be another question.
 
     Raises:
         UsageError: cold questions were asked for.
     """
-    if limits.cold:
+    if runtime.about.template != "none":
+        settings = replace(settings, chat=True)
+    if runtime.limits.cold:
         return settings
     if settings.cold:
         raise UsageError(message("run.no-cold"))

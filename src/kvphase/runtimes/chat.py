@@ -8,6 +8,7 @@ adds, and that the number stays the same: positions are then right up to one unk
 
 from __future__ import annotations
 
+import re
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -41,6 +42,18 @@ THINKING_OFF: dict[str, Any] = {
     "chat_template_kwargs": {"enable_thinking": False, "thinking": False}
 }
 """For servers that hand this on to their template."""
+
+
+_WORD = re.compile(r"\s*\w+")
+
+
+def first_word(text: str) -> str:
+    """The word that an answer begins with; the whole answer if it begins with none.
+
+    A chat is asked for more tokens than the one that was wanted.
+    """
+    found = _WORD.match(text)
+    return text if found is None else found[0]
 
 
 class Chat(Served):
@@ -93,7 +106,8 @@ class Chat(Served):
         }
         most = ANSWER_BYTES + ECHO_BYTES * len(ask.prompt)
         async with aclosing(post_stream(self.client, self.path, body, most)) as events:
-            return answer_of([read(Chunk, event) async for event in events])
+            answer = answer_of([read(Chunk, event) async for event in events])
+        return replace(answer, text=first_word(answer.text)) if ask.generate == 1 else answer
 
     async def negotiate(self) -> None:
         """Learn the template's size, and what the server takes, with a few tiny requests.

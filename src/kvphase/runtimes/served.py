@@ -172,18 +172,34 @@ class Served(ABC):
             RuntimeFault: a prefill failed, another prompt was evaluated than was sent, or another
                 model answers.
         """
+        async with self._turn:
+            if not self._abreast(ask):
+                return await self._reply(ask, alone=True)
+        return await self._reply(ask, alone=False)
+
+    def _abreast(self, ask: Ask) -> bool:
+        """Whether others may be under way beside ``ask``: not while it pays for a prefix."""
+        return self._limits.concurrency > 1 and self._is_cheap(ask)
+
+    def _is_cheap(self, ask: Ask) -> bool:
+        """Whether few tokens are evaluated for ``ask``, so that it may be sent again."""
+        if ask.arm is Arm.COLD:
+            return False
+        return self.reuse.expects(ask) or (not ask.prefix and len(ask.suffix) <= SHORT_TOKENS)
+
+    async def _reply(self, ask: Ask, *, alone: bool) -> Reply:
+        """One answer, checked; what a lone one took tells whether its prefix was found."""
         cold = ask.arm is Arm.COLD
         salt = f"kvphase-{ask.id}" if cold and self._limits.cold else None
-        async with self._turn:
-            await self._same_model()
-            started = time.perf_counter()
-            answer = await self._asked(ask, salt)
-            seconds = time.perf_counter() - started
-            if answer.cached is None and self._limits.cache_report:
-                answer = replace(answer, cached=0)  # told only where something was found
-            self.check(ask, answer)
-            if not cold:
-                self.reuse.notice(ask, answer.cached, seconds)
+        await self._same_model()
+        started = time.perf_counter()
+        answer = await self._asked(ask, salt)
+        seconds = time.perf_counter() - started
+        if answer.cached is None and self._limits.cache_report:
+            answer = replace(answer, cached=0)  # told only where something was found
+        self.check(ask, answer)
+        if not cold and (alone or answer.cached is not None):
+            self.reuse.notice(ask, answer.cached, seconds)
         expected, against = await self._scorer.of(ask, answer.scores)
         cached, whole = answer.cached, answer.prompt_tokens
         return Reply(
@@ -218,19 +234,16 @@ class Served(ABC):
         if not self._was_away:
             return
         now = await self.identity()
-        self._was_away = False
         if now is not None and now != self.model:
-            raise RuntimeFault(
-                message(
-                    "runtime.other-model", name=shown_model(now), before=shown_model(self.model)
-                )
-            )
+            before, name = map(shown_model, (self.model, now))
+            raise RuntimeFault(message("runtime.other-model", name=name, before=before))
+        self._was_away = False
 
     async def _asked(self, ask: Ask, salt: str | None) -> Answer:
         """One request; cheap ones have a deadline and may be asked again."""
-        whole = not ask.prefix and len(ask.suffix) <= SHORT_TOKENS
+        cheap = self._is_cheap(ask)
         try:
-            if ask.arm is not Arm.COLD and (whole or self.reuse.expects(ask)):
+            if cheap:
                 return await self.in_time(ask, salt)
             return await self.request(ask, salt=salt)
         except Unreachable:
@@ -240,7 +253,7 @@ class Served(ABC):
         except Busy:
             raise
         except TransientFault as fault:
-            if ask.arm is not Arm.COLD and (whole or self.reuse.expects(ask)):
+            if cheap:
                 raise
             raise RuntimeFault(
                 message("runtime.prefill", fault=said(fault), tokens=len(ask.prompt))

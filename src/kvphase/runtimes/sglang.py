@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["ADAPTER", "SGLang"]
 
 SCORES = 20
+ABREAST = 16
+"""Questions under way at once, at most: they are batched."""
 
 
 class _Meta(BaseModel):
@@ -141,6 +143,7 @@ async def connect(server: Server, choice: Choice) -> SGLang:
             top_logprobs=SCORES,
             bos=words.bos,
             tokenizer=words.source,
+            concurrency=ABREAST,
         ),
         words,
         card.id,

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ADAPTER", "VLlm"]
 
+ABREAST = 16
+"""Questions under way at once, at most: they are batched."""
+
 
 class VLlm(Completions):
     """A vLLM server."""
@@ -70,6 +73,7 @@ async def connect(server: Server, choice: Choice) -> VLlm:
             context_tokens=card.context or ASSUMED_CONTEXT,
             bos=words.bos,
             tokenizer=words.source,
+            concurrency=ABREAST,
         ),
         words,
         card.id,
