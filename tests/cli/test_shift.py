@@ -14,14 +14,18 @@ from commands import command
 from kvphase.errors import UsageError
 from kvphase.runs.budget import Budget
 from kvphase.runs.check import load
-from kvphase.runs.shift import load_shift, run_shift
+from kvphase.runs.shift import Watching, load_shift, run_shift
+from kvphase.runs.shift_cost import speed_of
 from kvphase.runs.shift_plan import Options
 from kvphase.runs.shift_source import Wanted, read_sources
 from kvphase.runs.store import Store
 from kvphase.serve import serving
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from kvphase.runs.shift_source import Source
 
 RECORDS = 24
 MIDDLE = " and so it went on as before then they all came back to where it was"
@@ -130,17 +134,30 @@ def test_served_and_in_process_agree(tmp_path: Path) -> None:
     assert (served.found.verdict, served.found.period) == ("phase-sensitive", 4)
 
 
+def stopped(sources: Sequence[Source], out: Path, after: int) -> None:
+    """A run that was interrupted after so many answers."""
+    left = iter(range(after))
+
+    def answered(_: object) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_shift(sources, "toy:w8s4", out=out, watching=Watching(answered=answered))
+
+
 def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path) -> None:
     path, right, _ = written(tmp_path)
     sources = read_sources(path, Wanted(answer=right))
     whole = run_shift(sources, "toy:w8s4", out=tmp_path / "a.kvphase")
-    for sitting in range(20):
+    stopped(sources, tmp_path / "b.kvphase", after=4)
+    for sitting in range(1, 20):  # noqa: B007 - how many it took is looked at
         parts = run_shift(
             sources,
             "toy:w8s4",
             out=tmp_path / "b.kvphase",
-            resume=sitting > 0,
-            budget=Budget(questions=5),
+            resume=True,
+            budget=Budget(questions=9),
         )
         if not parts.partial:
             break
@@ -210,12 +227,66 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     assert any(part in err for part in says.split("|")), err
 
 
-def test_a_plan_asks_once_and_keeps_nothing(
+def test_a_plan_says_what_then_happens_and_keeps_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    written(tmp_path)
-    code, shown, _ = command(monkeypatch, capsys, "shift", "one.txt", "--plan", "--json")
-    parts = json.loads(shown)["parts"]
-    assert code == 0
-    assert [part["requests"] for part in parts] == [1, 8, 8, 16]
+    path = suite(tmp_path, 3)
+    code, shown, _ = command(monkeypatch, capsys, "shift", path, "--full", "--plan", "--json")
+    planned = json.loads(shown)
+    assert (code, planned["fits"]) == (0, True)
+    assert [part["requests"] for part in planned["parts"]] == [3, 48, 48]
     assert not (tmp_path / "kvphase-runs").exists()
+    run = run_shift(read_sources(path, Wanted()), "toy:w8s4", Options(full=True))
+    for said, counted in (
+        (("evaluated",), ("prefilled",)),
+        (("cached",), ("cached",)),
+        (("evaluated", "generated"), ("prefilled", "generated")),
+    ):
+        told = sum(part[name] for part in planned["parts"] for name in said)
+        assert told == pytest.approx(sum(run.totals[name] or 0 for name in counted), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("budget", "would_do"),
+    [("20q", "--budget 27q"), ("1ktok", "--budget 5ktok"), ("$0.001", "--budget '$0.0047'")],
+)
+def test_a_budget_that_does_not_hold_the_first_shifts_is_refused_beforehand(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    budget: str,
+    would_do: str,
+) -> None:
+    path = suite(tmp_path, 3)
+    words = ("shift", path, "toy:w8s4", "--budget", budget, "--price", "1,1")
+    code, shown, err = command(monkeypatch, capsys, *words, "--out", "a.kvphase")
+    assert (code, shown) == (2, "")
+    assert would_do in err
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "a.kvphase").exists()
+    code, shown, _ = command(monkeypatch, capsys, *words, "--plan", "--json")
+    assert (code, json.loads(shown)["fits"]) == (0, False)
+    code, shown, _ = command(monkeypatch, capsys, *words, "--plan")
+    assert would_do in " ".join(shown.split())
+
+
+def test_what_would_fit_of_a_suite_does_and_the_next_part_is_not_begun(tmp_path: Path) -> None:
+    sources = read_sources(suite(tmp_path, 3), Wanted())
+    with pytest.raises(UsageError, match="a suite of the first 2 tasks"):
+        run_shift(sources, "toy:w8s4", budget=Budget(questions=20))
+    run = run_shift(sources[:2], "toy:w8s4", Options(full=True), budget=Budget(questions=66))
+    assert (run.totals["asked"], run.partial) == (66, False)
+    # The eight shifts fit; the eight more that they call for would not, and are not begun.
+    asked = run_shift(sources, "toy:w8s4", budget=Budget(questions=30))
+    assert asked.totals["asked"] == 27
+    assert asked.partial
+    assert "the next part needs 24 requests" in asked.manifest["stopped"]
+
+
+def test_time_counts_once_the_endpoint_was_timed() -> None:
+    # A prompt of 1,000 tokens in 10 s, the same with 900 of them in the cache in 2 s.
+    speed = speed_of([(1000, 10.0), (1000, 10.0), (100, 2.0)], 900)
+    assert (round(speed.rate, 3), round(speed.each, 3)) == (112.5, 1.111)
+    forgets = speed_of([(1000, 10.0), (1000, 10.0), (1000, 10.0)], 900)
+    assert (forgets.rate, forgets.each, forgets.reuse) == (100.0, 0.0, False)
+    assert speed_of([(500, 5.0)], 0).rate == 100.0

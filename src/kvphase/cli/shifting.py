@@ -15,8 +15,6 @@ from kvphase.report.lines import clean, console, show
 from kvphase.report.shift import show_estimate, show_shift
 from kvphase.report.shift_document import as_json, estimate_json, shift_document
 from kvphase.report.terminal import show_traffic
-from kvphase.runs.budget import Budget
-from kvphase.runs.check import must_be_bounded
 from kvphase.runs.shift import ShiftRun, Watching, estimate_shift, load_shift, run_shift
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvphase.probes.shift import ShiftPlan
-    from kvphase.runs.budget import Prices
+    from kvphase.runs.budget import Budget, Prices
     from kvphase.runs.shift_plan import Options
     from kvphase.runs.shift_source import Source
     from kvphase.types import About
@@ -55,19 +53,12 @@ def planned(
     *,
     json: bool,
 ) -> None:
-    """``--plan``: one prompt is asked once, everything else is worked out."""
-    must_be_bounded(target, budget or Budget())
-    estimate = estimate_shift(sources, target, options)
+    """``--plan``: one prompt is timed, everything else is worked out."""
+    estimate = estimate_shift(sources, target, options, budget)
     if json:
         typer.echo(estimate_json(estimate))
         return
-    dollars = None
-    if prices is not None:
-        answers = sum(requests for _, requests, _, _ in estimate.parts)
-        evaluated = sum(part[2] for part in estimate.parts)
-        cached = sum(part[3] for part in estimate.parts)
-        dollars = f"{prices.of(evaluated, cached, answers):.4f}"
-    show_estimate(estimate, console(sys.stdout), Catalogue.on(sys.stdout), dollars)
+    show_estimate(estimate, console(sys.stdout), Catalogue.on(sys.stdout), prices)
 
 
 class _Progress:

@@ -130,7 +130,7 @@ def judged(plan: dict[str, Any], answers: Answers) -> Found:
             agree=agree,
             gap=gap,
             swing=swing,
-            mde=_mde(levels, count) if count else None,
+            mde=_mde(tasks, levels, count) if count else None,
             level=float(np.mean([one.mean() for one in levels])) if count else 0.0,
             varies=bool(pads.joined(whole).shape[1]) if count else False,
             tail=tail,
@@ -212,7 +212,9 @@ def _swing(
     return max(swings, default=None)
 
 
-def _mde(levels: Sequence[NDArray[np.float64]], count: int) -> float | None:
+def _mde(
+    tasks: Sequence[dict[str, Any]], levels: Sequence[NDArray[np.float64]], count: int
+) -> float | None:
     """Gap of one weak residue, the same for all tasks, that would have been found."""
     n, t = count, len(levels)
     trend = pads.trend_of(n)
@@ -220,13 +222,17 @@ def _mde(levels: Sequence[NDArray[np.float64]], count: int) -> float | None:
     values = np.concatenate([level - trend @ (trend.T @ level) for level in levels])
     if float(np.square(values).sum()) <= 1e-18:
         return None
+    # Right and wrong vary by their share; a probability does so alike at every level, as they do
+    # at one half.
+    scored = [measure_of(task) == "score" for task in tasks]
+    shares = [0.5 if score else level.mean() for score, level in zip(scored, levels, strict=True)]
     series = Series(
         phase=np.tile(np.arange(n), t),
         along=np.tile(np.arange(n), t),
         outcome=values,
         weight=np.ones(n * t),
         stratum=np.repeat(np.arange(t), n),
-        fitted=np.zeros(n * t),
+        fitted=np.repeat(shares, n),
         nuisance=nuisance,
     )
     # After eight shifts a hint is enough to be asked on; only with sixteen is it the verdict's.

@@ -179,9 +179,8 @@ def pair_lines(pair: Pair, names: list[str], say: Catalogue = ENGLISH) -> list[s
         p, adjusted = pair.pattern.p_value, pair.pattern_holm
         lines.append(say("decide.pair.pattern", p=p, holm=adjusted))
     if pair.steady is not None:
-        one, two = pair.steady.first, pair.steady.second
-        values = {"tasks": pair.steady.tasks, "p": pair.steady.p_value, "holm": pair.steady_holm}
-        lines.append(say("decide.pair.steady", first=one, second=two, **values))
+        told = asdict(pair.steady)
+        lines.append(say("decide.pair.steady", p=told["p_value"], holm=pair.steady_holm, **told))
     if pair.mean is not None:
         shown = _shown(pair.mean)
         lines.append(say("decide.pair.mean", p=pair.mean.p_value, holm=pair.mean_holm, **shown))

@@ -14,9 +14,11 @@ from kvphase.report.document import run_document
 from kvphase.report.facts import facts_of
 from kvphase.report.figures import figures
 from kvphase.report.page import page
+from kvphase.report.shift_page import shift_page
 from kvphase.report.theme import drawable
 from kvphase.report.words import words
 from kvphase.runs.check import load
+from kvphase.runs.shift import is_shift, load_shift
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,6 +92,8 @@ def write_report(run: Path, wanted: Wanted, language: Language) -> Written:
             _check_file(path, suffix, run)
     if wanted.figures is not None and wanted.figures.exists() and not wanted.figures.is_dir():
         raise UsageError(message("report.not-a-folder", path=wanted.figures))
+    if is_shift(run):
+        return _write_shift(run, target, wanted, language)
     loaded = load(run)
     document = run_document(loaded)
     facts = facts_of(run, document, loaded)
@@ -99,7 +103,6 @@ def write_report(run: Path, wanted: Wanted, language: Language) -> Written:
     if wanted.card is not None:
         write_aside(wanted.card, card(document, language))
     write_aside(target, page(document, facts, language).encode())
-    warnings = () if drawable(language) == language else (Catalogue("en")("report.no-font"),)
     return Written(
         language=language,
         page=target,
@@ -107,8 +110,33 @@ def write_report(run: Path, wanted: Wanted, language: Language) -> Written:
         figures=drawn,
         verdict=document.verdict,
         digest=document.digest,
-        warnings=warnings,
+        warnings=_no_font(language),
     )
+
+
+def _write_shift(run: Path, target: Path, wanted: Wanted, language: Language) -> Written:
+    """The page of a shift run; it has no card, and one figure that the page holds.
+
+    Raises:
+        UsageError: a card or figures are wanted.
+    """
+    if wanted.card is not None or wanted.figures is not None:
+        raise UsageError(message("shift.page-only", name=run.name))
+    loaded = load_shift(run)
+    write_aside(target, shift_page(loaded, language).encode())
+    return Written(
+        language=language,
+        page=target,
+        card=None,
+        figures=(),
+        verdict=loaded.found.verdict,
+        digest=None,
+        warnings=_no_font(language),
+    )
+
+
+def _no_font(language: Language) -> tuple[str, ...]:
+    return () if drawable(language) == language else (Catalogue("en")("report.no-font"),)
 
 
 def write_figures(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from kvphase.catalogue import Language
+    from kvphase.report.draw import Spoken
     from kvphase.report.facts import PageFacts
     from kvphase.report.tables import Figure
     from kvphase.schema import VerdictFile
@@ -90,7 +91,7 @@ def page(document: VerdictFile, facts: PageFacts, language: Language) -> str:
         ],
         source=needle_figures()["source"],
         css=css,
-        policy=_policy(css),
+        policy=policy_for(css),
         points=points,
         percent=percent,
     )
@@ -109,7 +110,8 @@ def environment() -> Environment:
     )
 
 
-def _policy(css: str) -> str:
+def policy_for(css: str) -> str:
+    """A content security policy that allows this style sheet, pictures in the page, no more."""
     digest = b64encode(sha256(css.encode()).digest()).decode()
     return (
         f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; "
@@ -123,16 +125,27 @@ def _shown(said: Words, facts: PageFacts) -> dict[str, Shown | None]:
     other = figures(Words(said.document, language, said.messages), facts)
     drawn: dict[str, Shown | None] = dict.fromkeys(NAMES)
     for name, figure in figures(said, facts).items():
-        variants = draw.variants(figure, said)
-        light = variants["light"]
-        if language != said.language:
-            light = draw.svg(other[name], Words(said.document, language))
-        sources = {key: _url("image/svg+xml", svg.encode()) for key, svg in variants.items()}
-        drawn[name] = Shown(figure, sources, _url("image/png", draw.png(light)))
+        plain = other[name] if language != said.language else figure
+        drawn[name] = pictured(figure, said, plain, Words(said.document, language))
     return drawn
 
 
-def _url(kind: str, content: bytes) -> str:
+def pictured(figure: Figure, spoken: Spoken, plain: Figure, plainly: Spoken) -> Shown:
+    """A figure drawn in both themes and widths, and as PNG.
+
+    Args:
+        figure: In the page's language.
+        spoken: Of these words.
+        plain: The same in a language that PNG files can be drawn in here.
+        plainly: Of those words.
+    """
+    variants = draw.variants(figure, spoken)
+    light = variants["light"] if plain is figure else draw.svg(plain, plainly)
+    sources = {key: _data_url("image/svg+xml", svg.encode()) for key, svg in variants.items()}
+    return Shown(figure, sources, _data_url("image/png", draw.png(light)))
+
+
+def _data_url(kind: str, content: bytes) -> str:
     return f"data:{kind};base64,{b64encode(content).decode()}"
 
 

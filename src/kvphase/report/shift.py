@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kvphase.probes.shifted import Found
+    from kvphase.runs.budget import Prices
     from kvphase.runs.shift import Estimate, ShiftRun
 
 _BAR = 24
@@ -83,7 +84,7 @@ def _show_single(run: ShiftRun, out: Console, say: Catalogue) -> None:
     out.print(Text(line.rstrip(), style="dim"), soft_wrap=True)
     glyphs = Glyphs.of(out.encoding)
     for arm, block in ((Arm.SHIFT, 0), (Arm.SCREEN, None)):
-        for pad, rows in _by_pad(run, 0, arm, block).items():
+        for pad, rows in rows_by_pad(run, 0, arm, block).items():
             label = say("shift.as-is") if arm is Arm.SHIFT else str(pad - run.plan["base"])
             i = rows[0]
             line = f"  {right(label, 6)}{answers.position[i]:>10}  "
@@ -102,7 +103,7 @@ def _show_single(run: ShiftRun, out: Console, say: Catalogue) -> None:
         _show_groups(groups, out, say)
 
 
-def _by_pad(run: ShiftRun, item: int, arm: Arm, block: int | None) -> dict[int, list[int]]:
+def rows_by_pad(run: ShiftRun, item: int, arm: Arm, block: int | None) -> dict[int, list[int]]:
     """Rows of each pad in order; of all fillers where ``block`` is None."""
     a = run.answers
     mask = (a.item == item) & (a.arm == arm.value)
@@ -168,7 +169,7 @@ def _task_line(run: ShiftRun, item: int, task: dict[str, Any], say: Catalogue) -
     """A task's right (``+``) and wrong (``-``) answers, or its groups, shift by shift."""
     groups = _groups(run, item)
     marks = ""
-    for rows in _by_pad(run, item, Arm.SCREEN, None).values():
+    for rows in rows_by_pad(run, item, Arm.SCREEN, None).values():
         marks += groups[str(run.answers.text[rows[0]])][:1] if groups else _mark(run, rows)
     flips = say("shift.flips-here") if run.found.flips[item] else ""
     return f"  {left(clean(task['name'])[:28], 28)} {marks}  {flips}".rstrip()
@@ -190,7 +191,7 @@ def _show_moves(run: ShiftRun, out: Console, say: Catalogue) -> None:
         places += [(p, Arm.SHIFT, n) for n, p in enumerate(("head", "tail"), 1)]
         groups = _groups(run, item)
         for place, arm, block in places:
-            for pad, rows in list(_by_pad(run, item, arm, block).items())[:4]:
+            for pad, rows in list(rows_by_pad(run, item, arm, block).items())[:4]:
                 label = left(say(f"shift.place-{place}"), 12)
                 line = f"  {label}{right(str(pad - run.plan['base']), 4)}"
                 line += f"{run.answers.position[rows[0]]:>8}  "
@@ -277,19 +278,25 @@ def _message(value: Any) -> Any:  # noqa: ANN401 - a note's value as the manifes
     return known.get(value, value) if isinstance(value, str) else value
 
 
-def show_estimate(estimate: Estimate, out: Console, say: Catalogue, dollars: str | None) -> None:
-    """``--plan``: what each part takes."""
-    show(out, say("shift.plan", rate=estimate.prefill_rate))
-    for (name, requests, evaluated, cached), seconds in zip(
-        estimate.parts, estimate.seconds, strict=True
-    ):
+def show_estimate(
+    estimate: Estimate, out: Console, say: Catalogue, prices: Prices | None = None
+) -> None:
+    """``--plan``: what each part takes, and whether the budget holds what is asked in any case."""
+    show(out, say("shift.plan", rate=estimate.speed.rate))
+    dollars = 0.0
+    for name, price in estimate.parts:
         line = say(
             f"shift.plan-{name}",
-            requests=requests,
-            evaluated=evaluated,
-            cached=cached,
-            seconds=seconds,
+            requests=price.requests,
+            evaluated=price.evaluated,
+            cached=price.cached,
+            generated=price.generated,
+            seconds=price.seconds(estimate.speed),
         )
         show(out, f"  {line}", hang="    ")
-    if dollars is not None:
-        show(out, say("shift.plan-price", dollars=dollars))
+        if prices is not None:
+            dollars += prices.of(price.evaluated, price.cached, price.generated)
+    if prices is not None:
+        show(out, say("shift.plan-price", dollars=f"{dollars:.4f}"))
+    if estimate.lacking is not None:
+        show(out, clean(say.of(estimate.lacking)), "yellow")

@@ -97,14 +97,20 @@ def estimate_json(estimate: Estimate) -> str:
     parts = [
         {
             "part": name,
-            "requests": requests,
-            "evaluated": evaluated,
-            "cached": cached,
-            "seconds": round(seconds, 2),
+            "requests": price.requests,
+            "evaluated": price.evaluated,
+            "cached": price.cached,
+            "generated": price.generated,
+            "seconds": round(price.seconds(estimate.speed), 2),
         }
-        for (name, requests, evaluated, cached), seconds in zip(
-            estimate.parts, estimate.seconds, strict=True
-        )
+        for name, price in estimate.parts
     ]
-    rate = round(estimate.prefill_rate, 1)
-    return json.dumps({"schema": "kvphase/shift-plan@1", "rate": rate, "parts": parts}, indent=2)
+    values = {
+        "schema": "kvphase/shift-plan@1",
+        "rate": round(estimate.speed.rate, 1),
+        "seconds_each": round(estimate.speed.each, 4),
+        "fits": estimate.lacking is None,
+        "why_not": estimate.lacking,
+        "parts": parts,
+    }
+    return json.dumps(values, indent=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,14 @@ from kvphase.probes.shifted import Found, judged
 from kvphase.runs.budget import DEFAULT_SECONDS, Budget, BudgetSpent, Meter
 from kvphase.runs.check import default_path, must_be_bounded, out_exists, run_sync
 from kvphase.runs.execute import complete, execute
+from kvphase.runs.shift_cost import (
+    bounded,
+    must_fit,
+    parts_of,
+    price_of,
+    speed_of,
+    timing,
+)
 from kvphase.runs.shift_grade import grader
 from kvphase.runs.shift_plan import Options, plan_shift
 from kvphase.runs.shift_source import digest_of
@@ -25,8 +34,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kvphase.runs.execute import Event
+    from kvphase.runs.shift_cost import Price, Speed
     from kvphase.runs.shift_source import Source
-    from kvphase.types import About, Answers, Runtime
+    from kvphase.types import About, Answers, Ask, Flow, Runtime
 
 STAGE = "shift"
 _SAME = ("runtime", "model", "prompts", "placed")
@@ -60,12 +70,21 @@ class Estimate:
     """What a shift run would take, from one prompt that was asked."""
 
     about: About
-    parts: tuple[tuple[str, int, int, int], ...]
-    """(name, requests, tokens evaluated, tokens from the cache)."""
-    prefill_rate: float
-    """Prompt tokens a second."""
-    seconds: tuple[float, ...]
-    """Of each part."""
+    parts: tuple[tuple[str, Price], ...]
+    """As `kvphase.runs.shift_cost.parts_of` names them."""
+    speed: Speed
+    lacking: str | None
+    """Why the budget does not hold what is asked in any case; None if it does."""
+
+
+def is_shift(path: Path) -> bool:
+    """Whether a run file is that of a shift run.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    with Store.read(path) as store:
+        return bool(store.manifest.get("command") == "shift")
 
 
 def load_shift(path: Path) -> ShiftRun:
@@ -126,6 +145,8 @@ async def _run(
     must_be_bounded(target, meter.budget)
     async with open_runtime(target) as runtime:
         plan = await plan_shift(runtime, sources, options)
+        if not there:
+            must_fit(plan, (), meter.left(), None)
         manifest = _manifest(runtime, sources, plan, options)
         path = out or default_path(runtime.about)
         store = _resumed(path, manifest) if there else Store.create(path, manifest)
@@ -133,16 +154,65 @@ async def _run(
         with store:
             watching.opened(runtime.about, path, plan)
             try:
-                await execute(shift(plan), runtime, store, meter, watching.answered, stage=STAGE)
+                await _ask(plan, runtime, store, meter, watching, again=there)
                 store.note(state="done")
             except BudgetSpent as spent:
+                if not store.totals()["asked"]:
+                    raise UsageError(message("run.spent-early", why=str(spent))) from spent
                 store.note(state="partial", stopped=str(spent))
             finally:
+                if runtime.traffic is not None:
+                    store.note(traffic=runtime.traffic)
                 if not there and not store.totals()["asked"]:
                     store.discard()
-            if runtime.traffic is not None:
-                store.note(traffic=runtime.traffic)
             return _measured(store)
+
+
+async def _ask(
+    plan: ShiftPlan,
+    runtime: Runtime,
+    store: Store,
+    meter: Meter,
+    watching: Watching,
+    *,
+    again: bool,
+) -> None:
+    """Time the first questions, refuse what cannot fit, ask.
+
+    A run that is gone on with is never refused: it gets as far as its budget reaches.
+
+    Raises:
+        BudgetSpent: what is left is not enough for the next part; nothing of that was begun.
+        UsageError: a new run does not fit; what was asked to see that is kept.
+    """
+
+    async def answer(flow: Flow[Answers]) -> None:
+        await execute(flow, runtime, store, meter, watching.answered, stage=STAGE)
+
+    first, reads = timing(plan), []
+    for ask in first:
+        asked, read, began = meter.questions, meter.prefilled, time.perf_counter()
+        await answer(_once([ask]))
+        if meter.questions > asked:
+            reads.append((meter.prefilled - read, time.perf_counter() - began))
+    speed = None
+    if len(reads) == len(first):
+        speed = speed_of(reads, len(first[-1].prefix))
+        meter.prefill_rate = speed.rate
+    if again:
+        await answer(shift(plan))
+        return
+    try:
+        must_fit(plan, first, meter.left(), speed)
+    except UsageError:
+        store.note(state="partial")
+        raise
+    await answer(bounded(shift(plan), plan, meter.left, speed))
+
+
+def _once(asks: Sequence[Ask]) -> Flow[Answers]:
+    """Ask these; their answers are the result."""
+    return (yield list(asks))
 
 
 def _manifest(
@@ -216,35 +286,36 @@ def _measured(store: Store) -> ShiftRun:
     )
 
 
-def estimate_shift(sources: Sequence[Source], target: str, options: Options) -> Estimate:
-    """What a run would take: every prompt placed, the first one asked once as it is."""
-    return run_sync(_estimated(sources, target, options))
+def estimate_shift(
+    sources: Sequence[Source], target: str, options: Options, budget: Budget | None = None
+) -> Estimate:
+    """What a run would take: every prompt placed, the first one asked to time it; nothing is kept.
+
+    Args:
+        sources: As for `run_shift`.
+        target: As for `run_shift`.
+        options: As for `run_shift`.
+        budget: As for `run_shift`; what is asked for the estimate does not count.
+    """
+    return run_sync(_estimated(sources, target, options, budget or Budget(seconds=DEFAULT_SECONDS)))
 
 
-async def _estimated(sources: Sequence[Source], target: str, options: Options) -> Estimate:
+async def _estimated(
+    sources: Sequence[Source], target: str, options: Options, budget: Budget
+) -> Estimate:
+    must_be_bounded(target, budget)
     async with open_runtime(target) as runtime:
         plan = await plan_shift(runtime, sources, options)
-        reply = await complete(plan.plain()[0], runtime)
-        tokens = reply.prefilled or len(plan.tasks[0].plain.ids)
-        rate = max(tokens, 1) / max(reply.seconds, 1e-4)
-        parts = [("plain", plan.plain()), ("first", [*plan.screen(0, plan.first), *plan.cold()])]
-        if not plan.full:
-            parts.append(("more", plan.screen(plan.first, 2 * plan.first)))
-        parts.append(("tail", plan.tail()))
-        rows = [(name, *_cost(asks)) for name, asks in parts if asks]
-        seconds = tuple(evaluated / rate for _, _, evaluated, _ in rows)
-        return Estimate(runtime.about, tuple(rows), rate, seconds)
-
-
-def _cost(asks: Sequence[Any]) -> tuple[int, int, int]:
-    """Requests, tokens evaluated and tokens from the cache."""
-    evaluated, cached, last = 0, 0, None
-    for ask in asks:
-        if ask.prefix and ask.prefix == last:
-            cached += len(ask.prefix)
-            evaluated += len(ask.suffix)
-        else:
-            evaluated += len(ask.prompt)
-        evaluated += ask.generate
-        last = ask.prefix
-    return len(asks), evaluated, cached
+        asks, meter, reads = timing(plan), Meter(budget), []
+        for ask in asks:
+            reply, read = await complete(ask, runtime), meter.prefilled
+            meter.add(ask, reply)
+            reads.append((meter.prefilled - read, reply.seconds))
+        speed = speed_of(reads, len(asks[-1].prefix))
+        why = None
+        try:
+            must_fit(plan, (), budget, speed)
+        except UsageError as error:
+            why = error.args[0]
+        parts = tuple((name, price_of(asks, speed)) for name, asks in parts_of(plan))
+        return Estimate(runtime.about, parts, speed, why)
