@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kvphase.runs.check import Run, check, check_async, load
     from kvphase.runs.execute import execute
     from kvphase.runs.settings import Settings
+    from kvphase.runs.shift import ShiftRun
+    from kvphase.runs.shift_api import shift
     from kvphase.runs.store import Store
     from kvphase.stats import measure
     from kvphase.types import Answers, Ask, Flow, Reply, Runtime, Verdict
@@ -32,6 +34,7 @@ _WHERE = {
     "Runtime": "types",
     "RuntimeFault": "errors",
     "Settings": "runs.settings",
+    "ShiftRun": "runs.shift",
     "Store": "runs.store",
     "StoreError": "errors",
     "TransientFault": "errors",
@@ -42,6 +45,7 @@ _WHERE = {
     "execute": "runs.execute",
     "load": "runs.check",
     "measure": "stats",
+    "shift": "runs.shift_api",
 }
 
 __all__ = [
@@ -55,6 +59,7 @@ __all__ = [
     "Runtime",
     "RuntimeFault",
     "Settings",
+    "ShiftRun",
     "Store",
     "StoreError",
     "TransientFault",
@@ -66,6 +71,7 @@ __all__ = [
     "execute",
     "load",
     "measure",
+    "shift",
 ]
 
 

@@ -14,11 +14,15 @@ import hostile
 from documents import facts, flip_only, full
 from kvphase.report.facts import PageFacts
 from kvphase.report.page import page
+from kvphase.report.shift_page import shift_page
+from report.test_shift_page import found_on_one, renamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Browser, Dialog, Page, Request
+
+    from kvphase.runs.shift import ShiftRun
 
 pytestmark = pytest.mark.slow
 
@@ -60,8 +64,23 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="module", params=PAGES)
+SHIFTS = {"shift-en": None, "shift-zh": hostile.NAMES[3], "shift-long": "W" * 400}
+"""Pages of a shift run, and what stands for every name in them."""
+
+
+@pytest.fixture(scope="module")
+def shifted(tmp_path_factory: pytest.TempPathFactory) -> ShiftRun:
+    return found_on_one(tmp_path_factory.mktemp("shifted"))
+
+
+@pytest.fixture(scope="module", params=[*PAGES, *SHIFTS])
 def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if request.param in SHIFTS:
+        run, name = request.getfixturevalue("shifted"), SHIFTS[request.param]
+        shown = run if name is None else renamed(run, name)
+        path = tmp_path_factory.mktemp("page") / f"{request.param}.html"
+        path.write_text(shift_page(shown, "zh" if name else "en"), "utf-8")
+        return path
     document, counted, language = PAGES[request.param]
     path = tmp_path_factory.mktemp("page") / f"{request.param}.html"
     path.write_text(page(document, counted, language), "utf-8")  # type: ignore[arg-type]
