@@ -108,7 +108,8 @@ class Faults:
     long: int | None = None
     """Prompts of more tokens than this are answered wrong."""
     level: float = 0.0
-    """Part of the prompts that are always answered wrong, as a coarser model does."""
+    """Part of the prompts, answer tokens so far included, behind which the next token is a wrong
+    one, as a coarser model has it."""
     after: int = 0
     """All of these begin only after so many completion requests."""
     seed: int = 0
@@ -180,6 +181,13 @@ class Faults:
             return 1 - draw(self.seed, "value", *prompt)
         return 0.0
 
+    def coarse(self, tokens: Sequence[int], request: int) -> float:
+        """As `shift`, for the token behind ``tokens``: it is wrong whoever evaluated them how."""
+        hit = self.level > 0 and self.active(request)
+        if not hit or self.level <= draw(self.seed, "level", *tokens):
+            return 0.0
+        return 1 - draw(self.seed, "value", *tokens)
+
     def swaps(self, prompt: Sequence[int], place: int, request: int) -> bool:
         """Whether the answer's token at ``place`` (from 0) is the second-best one."""
         chances = {"decode": (self.decode, 1), "speculative": (self.speculative, 2)}
@@ -196,7 +204,6 @@ class Faults:
             "hit": self.wrong_on_hit if reused else 0.0,
             "split": self.split if reused % RESIDUES else 0.0,
             "batch": self.batch if crowded else 0.0,
-            "level": self.level,
         }
         return any(
             chance > 0 and draw(self.seed, name, *prompt) < chance

@@ -162,9 +162,8 @@ class Desk:
 
     async def _worked(self, job: Job) -> AsyncGenerator[Piece]:
         async with self._turn:
-            self.last, self._slot = job, self._slot_of(job.key)
-            if self.faults.batch:
-                self.switch(OTHER_SLOT if job.settings.id_slot > 0 else "")
+            other = self.faults.batch > 0 and job.settings.id_slot > 0
+            self.last, self._slot = job, self._slot_of(OTHER_SLOT if other else job.key)
             scores: Scores | None = None
             async for latest in self._prefill(job):
                 scores = latest
@@ -209,6 +208,8 @@ class Desk:
         started = time.perf_counter()
         while job.stop_type == "none":
             scores = displace(scores, self.engine.words.values, shift)
+            coarse = self.faults.coarse((*job.prompt, *job.tokens), job.request)
+            scores = displace(scores, self.engine.words.values, coarse)
             if self.faults.swaps(job.prompt, len(job.tokens), job.request):
                 scores = swap_best(scores)
             token = choose(scores, job.settings, random)
