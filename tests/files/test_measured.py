@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from files.reader import Reader
+from files.reader import Reader, never
 from kvphase.decide.compare import compare
 from kvphase.decide.gate import Limits, gate
 from kvphase.errors import UsageError
@@ -22,6 +24,8 @@ from kvphase.runs.store import Store
 from kvphase.types import Arm
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kvphase.runs.check import Run
 
 DATA = Path(__file__).with_name("data")
@@ -145,3 +149,51 @@ def test_a_run_is_reported_compared_and_gated(
     assert gate(runs[0], Limits(0.5, None)).outcome == "fail"
     (table,) = compare(runs).tables
     assert (table.rung, len(table.standings), len(table.pairs)) == (runs[0].headline, 2, 1)
+
+
+def scattered(folder: Path, count: int = 56) -> Path:
+    """A file whose facts stand at positions of every residue, as chance has it."""
+    dice = random.Random(5)
+    lines = []
+    for number in range(count):
+        words = dice.choices(["mill", "water", "stone", "field", "road", "lamp"], k=12)
+        before = " ".join(dice.choices(words, k=dice.randrange(20, 52)))
+        behind = " ".join(dice.choices(words, k=dice.randrange(20, 40)))
+        answer = "".join(dice.choices("ABCDEFGHKLMNPRSTUVW", k=7)).lower()
+        text = (
+            f"Some names are hidden in the text below.\n\n{before}.\n\nThe name kept for kettle"
+            f" {number} is {answer}.\n\n{behind}.\n\nWhich name is kept for kettle {number}? It is"
+        )
+        entry = {"index": number, "input": text, "outputs": [answer], "length": 99}
+        lines.append(json.dumps(entry))
+    path = folder / "scattered.jsonl"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("overlooks", [weak, never])
+def test_a_file_that_is_not_locked_is_judged_as_it_stands_and_shifted(
+    overlooks: Callable[[int], bool], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    reader = Reader(read_dataset(scattered(tmp_path)), overlooks, luck=0.1)
+    run = measured(reader, monkeypatch, tmp_path / "a.kvphase")
+    assert run.manifest["dataset"]["spread"] == "spread"
+    asis, moved = run.results
+    assert (asis.stage.kind, moved.stage.kind) == ("asis", "shifted")
+    assert asis.verdict is not None
+    assert asis.verdict.n == 56
+    hit = overlooks is weak
+    # Its own positions tell which residue is weak; the shifted prompts decide.
+    worst = asis.verdict.worst
+    assert worst is not None
+    assert ((worst.residue, worst.accuracy) == (2, 0.0)) == hit
+    assert (run.verdict.verdict == "phase-sensitive") == hit
+    assert run.rung.stage.name == moved.stage.name
+    document = run_document(run)
+    assert document.dataset is not None
+    assert (document.dataset.spread, document.dataset.at) == ("spread", None)
+    assert document.dataset.n_as_is == 56
+    write_report(tmp_path / "a.kvphase", Wanted(), "en")
+    assert gate(read_evidence(tmp_path / "a.kvphase"), Limits(0.5, None)).outcome == (
+        "fail" if hit else "pass"
+    )

@@ -198,7 +198,7 @@ def _fold(lengths: Sequence[Length]) -> int:
 
 def _standing(run: int, length: Length, fold: int, seed: int) -> Standing:
     answers = length.level
-    counts = tally(answers, clusters(answers, length.kind, length.modulus), fold)
+    counts = tally(answers, clusters(answers, length), fold)
     found = crossfit_extremes(counts, np.random.default_rng([seed, 0x776F72]))
     points = curve(answers, length.modulus)
     lowest, _ = extremes(points)
@@ -219,17 +219,18 @@ def _standing(run: int, length: Length, fold: int, seed: int) -> Standing:
     )
 
 
-def clusters(answers: Answers, kind: str, modulus: int) -> NDArray[np.int64]:
+def clusters(answers: Answers, length: Length) -> NDArray[np.int64]:
     """What is independent, shape (n,): contexts, or with fewer than eight what they are made of.
 
     As for the gap of one run: blocks in sequence, cycles of the pad in prefix padding. The tasks of
     a suite are never taken apart: what is said of a suite is said of tasks like its own.
     """
-    if kind == "suite" or len(np.unique(answers.context)) >= CONTEXTS_FOR_INTERVAL:
-        return answers.context
-    if kind == "prefix":
-        return cells(answers.context, answers.pad // modulus)
-    return cells(answers.context, answers.block)
+    cluster = length.cluster(answers)
+    if length.kind == "suite" or len(np.unique(cluster)) >= CONTEXTS_FOR_INTERVAL:
+        return cluster
+    if length.kind == "insequence":
+        return cells(cluster, answers.block)
+    return cells(cluster, answers.pad // length.modulus)
 
 
 def _pair(
@@ -258,15 +259,15 @@ def _pair(
         # Blocks and contexts are those of the first run: the questions are the same.
         mine = common[0]
         common = mine, replace(common[1], context=mine.context, block=mine.block, pad=mine.pad)
-        pattern = pattern_paired(*common, one.kind, one.modulus, rng)
+        pattern = pattern_paired(*common, one.kind, one.modulus, rng, one.cluster(mine))
         steady = everywhere(*common) if one.kind == "suite" else None
         later = one.fresh[at[0]] & two.fresh[at[1]]
         together = float(later.mean()) >= SHARED
         if together:
             first, second = common[0].where(later), common[1].where(later)
     counted = (
-        tally(first, clusters(first, one.kind, one.modulus), fold),
-        tally(second, clusters(second, two.kind, two.modulus), fold),
+        tally(first, clusters(first, one), fold),
+        tally(second, clusters(second, one if together else two), fold),
     )
     return Pair(
         first=i,

@@ -50,7 +50,12 @@ class Estimate:
 
 
 def pattern_paired(
-    first: Answers, second: Answers, kind: str, modulus: int, rng: np.random.Generator
+    first: Answers,
+    second: Answers,
+    kind: str,
+    modulus: int,
+    rng: np.random.Generator,
+    cluster: NDArray[np.int64] | None = None,
 ) -> Pattern:
     """Test whether paired differences (right in the first minus right in the second) have a period.
 
@@ -70,6 +75,7 @@ def pattern_paired(
             whose unit is the prefill.
         modulus: Of the runs' curves.
         rng: Source of the signs.
+        cluster: What contexts share their requests with, shape (n,); themselves if not given.
     """
     if kind == "insequence":
         series = per_answer(first)
@@ -77,8 +83,16 @@ def pattern_paired(
         return _tested(series, screen_candidates(series), series.stratum, None, rng)
     (series, shared), (other, _) = per_prefill(first, modulus), per_prefill(second, modulus)
     series = replace(series, outcome=series.outcome - other.outcome)
-    units = series.stratum if kind == "suite" else np.arange(len(series), dtype=np.int64)
+    units = series.stratum if kind == "suite" else _requests(first, cluster)
     return _tested(series, sweep_candidates(series, shared), units, None, rng)
+
+
+def _requests(answers: Answers, cluster: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """The request of each row of `per_prefill`, shape (rows,): one may answer several contexts."""
+    rows = cells(answers.context, answers.pad)
+    _, first = np.unique(rows, return_index=True)
+    shared = answers.context if cluster is None else cluster
+    return cells(shared[first], answers.pad[first])
 
 
 def pattern_unpaired(

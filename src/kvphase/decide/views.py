@@ -58,7 +58,8 @@ def views(length: Length, suite: Suite | None) -> list[View]:
         # A period that the curve's modulus does not show would be averaged away in it.
         if length.period is not None and length.modulus % length.period:
             folds.append(length.period)
-        return [_by_residue(answers, fold, len(folds)) for fold in folds]
+        cluster = length.cluster(answers)
+        return [_by_residue(answers, cluster, fold, len(folds)) for fold in folds]
     shift = answers.pad - suite.base
     rotated = len(np.unique((answers.position - shift) % length.modulus)) > 1
     count = 1 + rotated + (length.period is not None)
@@ -71,8 +72,8 @@ def views(length: Length, suite: Suite | None) -> list[View]:
     return found
 
 
-def _by_residue(answers: Answers, fold: int, of: int) -> View:
-    counts = tally(answers, answers.context, fold)
+def _by_residue(answers: Answers, cluster: NDArray[np.int64], fold: int, of: int) -> View:
+    counts = tally(answers, cluster, fold)
     return View("residues", fold, counts, bounds(counts, of))
 
 

@@ -15,16 +15,21 @@ import numpy as np
 from kvphase.catalogue import message
 from kvphase.probes.content import design_key, digest
 from kvphase.stats import measure
+from kvphase.stats.gap import crossfit
+from kvphase.stats.measure import CONTEXTS_FOR_INTERVAL
+from kvphase.stats.series import cells
 from kvphase.stats.together import Shifted, p_together
 from kvphase.types import Arm, Ask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from kvphase.catalogue import Message
     from kvphase.probes.formats import Fact
     from kvphase.probes.shift import Placed
-    from kvphase.types import Answers, Verdict
+    from kvphase.types import Answers, Gap, Verdict
 
 BLOCK = 24
 """Neighbours by position whose answers may be exchanged where positions are trusted."""
@@ -189,11 +194,17 @@ def measured(design: dict[str, Any], answers: Answers, seed: int) -> Verdict:
     """
     modulus, sizes = int(design["modulus"]), list(design["sizes"])
     found = measure(answers, kind="prefix", modulus=modulus, seed=seed)
-    if found.verdict != "phase-sensitive" or max(sizes) < 2:
+    if max(sizes) < 2:
+        return found
+    gap = gap_over_prompts(found.gap, answers, sizes, modulus, found.period or modulus, seed)
+    found = replace(found, gap=gap)
+    if found.verdict != "phase-sensitive":
         return found
     p = _together(answers, sizes, modulus, np.random.default_rng([seed, 0x6473]))
     if p <= found.alpha:
-        return replace(found, p_value=max(p, found.p_value or 0.0))
+        p = max(p, found.p_value or 0.0)
+        told = {"period": found.period, "p": p, "gap": _spoken(gap)}
+        return replace(found, p_value=p, reason=message("verdict.reason.phase-sensitive", **told))
     return replace(
         found,
         verdict="inconclusive",
@@ -202,6 +213,47 @@ def measured(design: dict[str, Any], answers: Answers, seed: int) -> Verdict:
         period=None,
         p_value=p,
     )
+
+
+def gap_over_prompts(
+    gap: Gap, answers: Answers, sizes: Sequence[int], modulus: int, fold: int, seed: int
+) -> Gap:
+    """The gap with its interval over prompts: facts that share requests are not independent.
+
+    Args:
+        gap: As `measure` has it, over facts.
+        answers: Of the stage.
+        sizes: Facts of each prompt.
+        modulus: Of the curve; with fewer than eight prompts the interval is over their cycles.
+        fold: Residues among which the gap is sought.
+        seed: Of the split.
+    """
+    done = answers.where((answers.arm == Arm.SCREEN.value) & (answers.correct >= 0))
+    cluster = prompts_of(sizes)[done.context]
+    count = len(np.unique(cluster))
+    over = message("dataset.over-prompts")
+    if count < CONTEXTS_FOR_INTERVAL:
+        cluster = cells(cluster, done.pad // modulus)
+        over = message("dataset.over-cycles", prompts=count)
+    rng = np.random.default_rng([seed, 0x6770])
+    right = done.correct.astype(np.float64)
+    fitted = crossfit(right, done.position % fold, cluster, rng)
+    if fitted is None:
+        return replace(gap, crossfit_pp=None, ci95=None, over=None)
+    return replace(gap, crossfit_pp=fitted.pp, ci95=fitted.ci95, over=over)
+
+
+def prompts_of(sizes: Sequence[int]) -> NDArray[np.int64]:
+    """The prompt of each fact (``Ask.context``), shape (facts,)."""
+    return np.repeat(np.arange(len(sizes)), np.asarray(sizes, dtype=np.int64))
+
+
+def _spoken(gap: Gap) -> str:
+    """The gap for a sentence."""
+    if gap.crossfit_pp is None or gap.ci95 is None:
+        return message("verdict.gap.raw", pp=gap.raw_pp)
+    low, high = gap.ci95
+    return f"{gap.crossfit_pp:.1f} [{low:.1f}, {high:.1f}]"
 
 
 def _together(
@@ -273,6 +325,8 @@ __all__ = [
     "DatasetPlan",
     "PlacedFact",
     "Prompt",
+    "gap_over_prompts",
     "judged",
     "measured",
+    "prompts_of",
 ]

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from kvphase.catalogue import message
 from kvphase.errors import StoreError
+from kvphase.probes.dataset import prompts_of
 from kvphase.runs.check import load
 from kvphase.runs.store import Store
 from kvphase.schema import VerdictFile
@@ -61,6 +62,13 @@ class Length:
     the shifted contexts of its confirmation as well; all answers without such a finding."""
     content: NDArray[np.str_] | None
     """What was asked, shape (n,): equal texts, equal prompts; None where only counts are kept."""
+    groups: NDArray[np.int64] | None = None
+    """Of each context what it shares its requests with: the prompt of a file's fact. None where
+    contexts are independent."""
+
+    def cluster(self, answers: Answers) -> NDArray[np.int64]:
+        """What is independent of what among ``answers`` to this length, shape (n,)."""
+        return answers.context if self.groups is None else self.groups[answers.context]
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +227,7 @@ def _length(result: Result, store: Store, shifted: Result | None) -> Length:
         fresh=fresh,
         level=_level(kept.where(fresh), result, store, shifted),
         content=content[done],
+        groups=prompts_of(stage.design["sizes"]) if "sizes" in stage.design else None,
     )
 
 
