@@ -14,17 +14,8 @@ from kvphase.catalogue import Catalogue, Language, message
 from kvphase.report.ladder import rung_name, show_confirmation, show_rungs
 from kvphase.report.lines import console
 from kvphase.schema import ConfirmJson, LengthJson, SkippedJson, VerdictFile
-from kvphase.types import (
-    Audit,
-    Confirmation,
-    ConfirmStatus,
-    Factor,
-    Gap,
-    Phase,
-    Tail,
-    TailStatus,
-    VerdictName,
-)
+from kvphase.stats.confirmed import Confirmation, ConfirmStatus, Factor, Tail, TailStatus
+from kvphase.types import Audit, Gap, Phase, VerdictName
 
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 NOTHING: dict[str, Any] = {"prefilled": None, "cached": None, "generated": None}

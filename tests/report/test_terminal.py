@@ -28,18 +28,8 @@ from kvphase.report.terminal import (
 from kvphase.runs.check import Run
 from kvphase.runs.inspect import Endpoint
 from kvphase.runs.stages import Result, Skipped, Stage
-from kvphase.types import (
-    About,
-    Audit,
-    Confirmation,
-    CurvePoint,
-    Gap,
-    Limits,
-    Look,
-    Phase,
-    Verdict,
-    VerdictName,
-)
+from kvphase.stats.confirmed import Confirmation
+from kvphase.types import About, Audit, CurvePoint, Gap, Limits, Look, Phase, Verdict, VerdictName
 
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 STAGE = Stage(

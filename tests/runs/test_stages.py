@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from kvphase.catalogue import message
 from kvphase.runs.stages import Result, Skipped, Stage, headline
+from kvphase.stats.confirmed import Confirmation, ConfirmStatus
 from kvphase.stats.measure import measure, relevel
 from kvphase.stats.simulate import answer, constant, insequence, periodic
-from kvphase.types import Confirmation, ConfirmStatus, Verdict
+
+if TYPE_CHECKING:
+    from kvphase.types import Verdict
 
 RNG = np.random.default_rng(3)
 FOUND = measure(answer(insequence(RNG, records=960), periodic(0.6, [0.1, 0.1, 0.1, -0.3]), RNG))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kvphase.types import Confirmation
+    from kvphase.stats.confirmed import Confirmation
 
 PERIOD = 4
 WEAK = (0.0, 0.0, 0.0, -1.0)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from kvphase.catalogue import Message
     from kvphase.causes.scene import Scene
-    from kvphase.types import Answers, Ask, Confirmation, Flow
+    from kvphase.stats.confirmed import Confirmation
+    from kvphase.types import Answers, Ask, Flow
 
 PREDICTION = (
     "Accuracy has a period in the target's position, the same in both halves of the cycles, and "
@@ -124,7 +125,7 @@ def _shifted(scene: Scene, screen: Answers, p: float, period: int) -> Flow[Findi
         effect_pp=gap,
         ci95=ci95,
         n=len(screen) + len(answers),
-        exhibits=_exhibits(answers, asks, period) if sure else (),
+        exhibits=exhibits(answers, asks, period) if sure else (),
     )
 
 
@@ -152,7 +153,7 @@ def _evidence(found: Confirmation, period: int, gap: float, p: float, *, sure: b
     return message(key, period=period, pp=gap, p=p, why=why)
 
 
-def _exhibits(answers: Answers, asks: Sequence[Ask], period: int) -> tuple[Exhibit, ...]:
+def exhibits(answers: Answers, asks: Sequence[Ask], period: int) -> tuple[Exhibit, ...]:
     """Questions right wherever the target has one residue and wrong wherever it has another."""
     by_place = {(ask.item, ask.target): ask for ask in asks}
     found: list[tuple[int, Exhibit]] = []

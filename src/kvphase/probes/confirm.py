@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kvphase.probes.needle import NeedlePlan
-    from kvphase.types import Answers, Ask, Confirmation, Flow
+    from kvphase.stats.confirmed import Confirmation
+    from kvphase.types import Answers, Ask, Flow
 
 QUESTIONS = 96
 """Questions asked on each prefill of a content at most."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kvphase.catalogue import Catalogue
     from kvphase.runs.check import Run
     from kvphase.schema import ConfirmJson, FactorJson, LengthJson, TailJson, VerdictFile
-    from kvphase.types import Confirmation, Factor, Tail
+    from kvphase.stats.confirmed import Confirmation, Factor, Tail
 
 _RUNG, _VERDICT, _MEAN, _WORST, _GAP, _N = 11, 16, 6, 14, 15, 8
 _FACTOR, _P, _FACTOR_GAP, _MDE = 27, 9, 16, 18

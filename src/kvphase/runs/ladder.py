@@ -34,8 +34,9 @@ from kvphase.runs.planning import (
 )
 from kvphase.runs.settings import FLIP, choose, rungs, with_counts
 from kvphase.runs.stages import Result, Skipped, Stage, measured, read_stages
+from kvphase.stats.confirmed import Confirmation
 from kvphase.tokens import verify
-from kvphase.types import Confirmation, Verdict
+from kvphase.types import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvphase.runs.store import Store
-    from kvphase.types import Answers, Confirmation, Verdict
+    from kvphase.stats.confirmed import Confirmation
+    from kvphase.types import Answers, Verdict
 
 StageKind = Literal["flip", "pilot", "needle", "confirm", "asis", "shifted"]
 ELSEWHERE = ("follows-question", "follows-distance")

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvphase.stats.confirmed import Factor
 from kvphase.stats.detectable import gap_seen, passes_guard
 from kvphase.stats.permute import MOST_DRAWS
 from kvphase.stats.relabel import dealt, label_counts, log_deals, permutation_p, whitened
 from kvphase.stats.score import centred, indicators
 from kvphase.stats.twoway import Content, TwoWay, merged_blocks
-from kvphase.types import Factor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from kvphase.types import FactorName
+    from kvphase.stats.confirmed import FactorName
 
 RANK = 1e-8
 """Eigenvalue of a design, relative to the largest, below which a direction is not estimated."""

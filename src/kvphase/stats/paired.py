@@ -8,17 +8,19 @@ import numpy as np
 
 from kvphase.catalogue import message
 from kvphase.errors import UsageError
+from kvphase.stats.confirmed import Confirmation, Factor
 from kvphase.stats.curve import curve
 from kvphase.stats.factors import factors
 from kvphase.stats.tail import tail_control
 from kvphase.stats.twoway import contents
-from kvphase.types import Arm, Confirmation, Factor
+from kvphase.types import Arm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvphase.catalogue import Message
-    from kvphase.types import Answers, ConfirmStatus, FactorName
+    from kvphase.stats.confirmed import ConfirmStatus, FactorName
+    from kvphase.types import Answers
 
 EXPECTED_PP = 10.0
 """Gap worth having found when no screen says which to expect."""

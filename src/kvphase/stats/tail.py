@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvphase.stats.confirmed import Tail
 from kvphase.stats.curve import curve
 from kvphase.stats.series import cells
-from kvphase.types import Arm, Tail
+from kvphase.types import Arm
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kvphase.types import Answers, TailStatus
+    from kvphase.stats.confirmed import TailStatus
+    from kvphase.types import Answers
 
 FEWEST_CONTEXTS = 4
 """Contexts from which on they, rather than their items, are the independent units."""
