@@ -12,10 +12,13 @@ from kvphase.cli.options import (  # noqa: TC001 - typer evaluates annotations
     Json,
     Lang,
     Match,
+    Model,
     Out,
     Price,
     Prompt,
     Resume,
+    ServerKind,
+    Tokenizer,
     Tokens,
 )
 
@@ -25,7 +28,7 @@ def shift(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="http://HOST:PORT of a llama-server, or toy:w8s4, toy:full.", show_default=False
+            help="http://HOST:PORT of a model server, or toy:w8s4, toy:full.", show_default=False
         ),
     ] = None,
     answer: Annotated[
@@ -48,6 +51,9 @@ def shift(
     ] = False,
     budget: Bounds = None,
     price: Price = None,
+    runtime: ServerKind = None,
+    model: Model = None,
+    tokenizer: Tokenizer = None,
     seed: FillerSeed = 0,
     out: Out = None,
     resume: Resume = False,
@@ -60,8 +66,10 @@ def shift(
     from kvphase.runs.check import DEFAULT_TARGET
     from kvphase.runs.shift_plan import Options
     from kvphase.runs.shift_source import Wanted, read_sources
+    from kvphase.runtimes.adapters import Choice
 
-    options = Options(seed=seed, full=full, move=moves_of(move))
+    choice = Choice(runtime, model, tokenizer)
+    options = Options(seed=seed, full=full, move=moves_of(move), choice=choice)
     wanted = Wanted(answer=answer, against=against, match=match, tokens=tokens, chat=chat)
     sources = read_sources(prompt, wanted)
     prices = Prices.parse(price) if price else None

@@ -143,7 +143,7 @@ async def _run(
     if there and not resume:
         raise StoreError(message("shift.exists", name=out.name if out else ""))
     must_be_bounded(target, meter.budget)
-    async with open_runtime(target) as runtime:
+    async with open_runtime(target, choice=options.choice) as runtime:
         plan = await plan_shift(runtime, sources, options)
         if not there:
             must_fit(plan, (), meter.left(), None)
@@ -304,7 +304,7 @@ async def _estimated(
     sources: Sequence[Source], target: str, options: Options, budget: Budget
 ) -> Estimate:
     must_be_bounded(target, budget)
-    async with open_runtime(target) as runtime:
+    async with open_runtime(target, choice=options.choice) as runtime:
         plan = await plan_shift(runtime, sources, options)
         asks, meter, reads = timing(plan), Meter(budget), []
         for ask in asks:

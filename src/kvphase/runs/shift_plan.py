@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kvphase.catalogue import message
@@ -19,6 +19,7 @@ from kvphase.runs.shift_place import (
     tail_sweep,
 )
 from kvphase.runs.shift_source import Source, outside
+from kvphase.runtimes.adapters import Choice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +44,8 @@ class Options:
     """Sixteen shifts of four fillers instead of eight of one."""
     move: tuple[Place, ...] = ()
     """Where the marked span is moved to besides."""
+    choice: Choice = field(default_factory=Choice)
+    """Kind of server, model and tokenizer, where they should not be found out."""
 
 
 async def plan_shift(runtime: Runtime, sources: Sequence[Source], options: Options) -> ShiftPlan:
