@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO, TextIOWrapper
 from typing import TYPE_CHECKING
 
 import pytest
@@ -164,3 +165,28 @@ def test_prompts_are_known_by_their_script_and_their_comments() -> None:
     assert not is_chinese("today 今天")
     assert comment_of("// a\nx\n// b\n") == "//"
     assert comment_of("nothing") == "#"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a {{mark}}b{{pad}} c", "not balanced"),
+        ("a {{mark}}b{{pad}}c{{/mark}} d", "inside a marked span"),
+        ("{{mark}}a{{mark}}b{{/mark}}", "not balanced"),
+    ],
+)
+def test_what_is_wrong_with_marks_is_said(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "p.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=says):
+        read_sources(str(tmp_path / "p.txt"), Wanted())
+
+
+def test_a_folder_is_called_one_and_too_much_standard_input_is_not_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match="is a folder"):
+        read_sources(str(tmp_path), Wanted())
+    monkeypatch.setattr("kvphase.runs.shift_source.MOST_BYTES", 9)
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"ten bytes.")))
+    with pytest.raises(UsageError, match="- is larger than"):
+        read_sources("-", Wanted())

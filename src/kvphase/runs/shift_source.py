@@ -117,7 +117,10 @@ def read_sources(path: str, wanted: Wanted) -> list[Source]:
         UsageError: it is none of the known formats, is not UTF-8, is empty, or its marks are odd.
     """
     if path == "-":
-        text = decoded(sys.stdin.buffer.read(MOST_BYTES), "-")
+        data = sys.stdin.buffer.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise UsageError(message("shift.too-big", name="-", mb=MOST_BYTES // 2**20))
+        text = decoded(data, "-")
         shaped = text.lstrip()[:1] in ("{", "[")
         return (
             sources_of(parse_json(text, "-"), "-", Path(), wanted)
@@ -143,6 +146,8 @@ def read_text(file: Path) -> str:
         UsageError: it is none, too large, or not UTF-8.
     """
     try:
+        if file.is_dir():
+            raise UsageError(message("shift.folder", name=str(file)))
         if not file.is_file():
             raise UsageError(message("shift.no-file", name=str(file)))
         if file.stat().st_size > MOST_BYTES:
@@ -336,7 +341,9 @@ def _unmarked(text: str, number: int, marks: _Marks, name: str) -> str:
         here, mark = Place(number, len(kept)), found.group()
         if mark == PAD:
             if opened is not None:
-                raise UsageError(message("shift.pad-in-mark", name=name))
+                torn = CLOSE in text[read:]
+                key = "shift.pad-in-mark" if torn else "shift.unbalanced"
+                raise UsageError(message(key, name=name))
             marks.pads.append(here)
             continue
         if (mark == OPEN) != (opened is None) or opened == here:
