@@ -60,7 +60,7 @@ def build_app(
     app = Starlette(
         routes=front.routes(),
         middleware=[Middleware(Outage, front=front)],
-        exception_handlers=_handlers(front),
+        exception_handlers=_handlers(front),  # type: ignore[arg-type]  # each handles its own kind
     )
     app.state.desk = desk
     return app

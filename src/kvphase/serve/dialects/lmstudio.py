@@ -55,7 +55,7 @@ class LMStudio(OpenAI):
 
     def logprobs(self, job: Job, places: range) -> Json | None:
         """None, whatever was asked for."""
-        del job, places
+        return None
 
     def usage(self, job: Job) -> Json:
         """Without cache counts."""
