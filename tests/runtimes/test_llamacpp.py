@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from kvphase.errors import RuntimeFault, TransientFault, UsageError
+from kvphase.runtimes.adapters import Choice
 from kvphase.runtimes.detect import open_runtime, recognise
 from kvphase.runtimes.http import new_client
 from kvphase.runtimes.llamacpp import LlamaCpp
@@ -385,3 +386,16 @@ def test_bad_port_is_a_usage_error() -> None:
 
     with pytest.raises(UsageError):
         asyncio.run(main())
+
+
+def test_another_model_or_tokenizer_than_its_own_is_refused() -> None:
+    async def main(choice: Choice) -> str | None:
+        async with new_client("http://127.0.0.1:1", httpx2.MockTransport(Server())) as client:
+            return (await recognise(client, choice)).about.model
+
+    name = "Tiny-1B-Instruct.Q4_K_M.gguf"
+    assert asyncio.run(main(Choice(model=name))) == name
+    with pytest.raises(UsageError, match="no model called 'big'; it has Tiny"):
+        asyncio.run(main(Choice(model="big")))
+    with pytest.raises(UsageError, match="its own tokenizer"):
+        asyncio.run(main(Choice(tokenizer="tokenizer.json")))

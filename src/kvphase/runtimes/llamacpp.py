@@ -15,13 +15,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kvphase.catalogue import message
-from kvphase.errors import RuntimeFault, TransientFault
+from kvphase.errors import RuntimeFault, TransientFault, UsageError
 from kvphase.runtimes import llamacpp_wire as wire
 from kvphase.runtimes.adapters import Adapter, Choice
 from kvphase.runtimes.http import ANSWER_SECONDS, Unreachable, get_json, post_stream, said
 from kvphase.runtimes.llamacpp_slots import Places, Watch
 from kvphase.runtimes.llamacpp_words import ContentWords
 from kvphase.runtimes.scores import Scorer, margin
+from kvphase.runtimes.server import shown_model
 from kvphase.types import Arm, Limits, Reply
 
 if TYPE_CHECKING:
@@ -54,8 +55,6 @@ GREEDY = {
 }
 COMPANY_TOKENS = 16
 """Answer tokens of a request that is sent to keep a question company."""
-COMPANY_SECONDS = 0.005
-"""Head start of that request: it works many times as long."""
 
 
 def controls(places: Places) -> frozenset[Arm]:
@@ -237,7 +236,7 @@ class LlamaCpp:
         )
         company = asyncio.create_task(other)
         try:
-            await asyncio.sleep(COMPANY_SECONDS)
+            await asyncio.sleep(0)  # it goes first, and works many times as long as the question
             return await self._question(ask)
         finally:
             await asyncio.gather(company, return_exceptions=True)
@@ -335,8 +334,19 @@ async def recognises(server: Server) -> bool:
 
 
 async def connect(server: Server, choice: Choice) -> LlamaCpp:
-    """Open it; it has the one model that it was started with."""
-    return await LlamaCpp.connect(server.client, exclusive=choice.exclusive)
+    """Open it; it has the one model that it was started with, and that model's tokenizer.
+
+    Raises:
+        UsageError: another model was named, or a tokenizer.
+        RuntimeFault: it does not answer as a llama-server with one model does.
+    """
+    if choice.tokenizer is not None:
+        raise UsageError(message("runtime.own-tokenizer"))
+    runtime = await LlamaCpp.connect(server.client, exclusive=choice.exclusive)
+    has = runtime.about.model or ""
+    if choice.model is not None and shown_model(choice.model) != has:
+        raise UsageError(message("runtime.no-model", name=choice.model, names=has))
+    return runtime
 
 
 ADAPTER = Adapter(recognises, connect)
