@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kvphase.catalogue import message
-from kvphase.stats.intervals import difference_lower95
+from kvphase.stats.intervals import Z_ONE_SIDED_95, difference_lower95, wilson
 from kvphase.types import Arm, Audit
 
 if TYPE_CHECKING:
@@ -77,6 +77,20 @@ def failed(found: Audit) -> str | None:
             most=100 * MOST_UNFINISHED,
         )
     return None
+
+
+def unrepeatable(found: Audit) -> str | None:
+    """That answers change when simply asked again, as a sentence, or None.
+
+    No reason to withhold a verdict: such noise falls on all residues alike, widens every interval
+    and is part of the smallest gap that would be seen.
+    """
+    least, _ = wilson(found.repeat_flips, found.repeated, z=Z_ONE_SIDED_95)
+    if not found.repeated or least <= MOST_EXCESS:
+        return None
+    return message(
+        "note.repeats", flips=found.repeat_flips, repeated=found.repeated, least=100 * least
+    )
 
 
 def _by_key(answers: Answers, arm: Arm) -> dict[Key, tuple[str, float]]:

@@ -134,7 +134,10 @@ def measure(
         audit=checked,
         n=len(shown),
         contexts=len(np.unique(shown.context)),
-        notes=notes(screen, kind=kind, modulus=modulus, shared=shared, alpha=alpha, rng=rng),
+        notes=(
+            *filter(None, [audits.unrepeatable(checked)]),
+            *notes(screen, kind=kind, modulus=modulus, shared=shared, alpha=alpha, rng=rng),
+        ),
         looks=finding.looks,
         fresh=_early(finding, done),
     )
