@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rows import Row
 
-from kvphase.probes.design import NeedleDesign, needed
+from kvphase.probes.design import BLOCK, NeedleDesign, needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ AUDIT = 200
 COLD = 2
 PERIOD, CONTENTS, CONFIRMED = 4, 3, 96
 """A confirmation: contents, each on 4 x period prefills, so many questions on each."""
-MOST_RECORDS = 392
+MOST_RECORDS = 384
 AIM_AT, AIM_SCREEN, AIM_WHOLE = 8192, 50.0, 10.0
 OVERHEAD = 1.05
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -103,10 +103,10 @@ def serving(context: int) -> Iterator[Server]:
 
 
 def fitting(length: int) -> int:
-    """Most records, a multiple of the residues, that a context of this length holds."""
+    """Most records, in whole blocks, that a context of this length holds."""
     records = MOST_RECORDS
     while needed(NeedleDesign("insequence", 0, records, 1), 1, 0) > length:
-        records -= RESIDUES
+        records -= BLOCK
     return records
 
 
@@ -117,12 +117,11 @@ def measured(server: Server, length: int, folder: Path) -> dict[str, Any]:
     arguments += ["--questions", str(records), "--no-early", "--no-adapt", "--confirm", "never"]
     arguments += ["--cold", "1", "--budget", "10h", "--out", str(path), "--json"]
     own, processor, started = server.own(), server.processor(), time.perf_counter()
-    subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "kvphase", *arguments],
-        check=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", "kvphase", *arguments], capture_output=True, text=True, check=False
     )
+    if ended.returncode not in (0, 1):
+        raise SystemExit(f"kvphase check at {length} tokens: {ended.stderr}")
     wall = time.perf_counter() - started
     after = server.own()
     with closing(sqlite3.connect(path)) as base:

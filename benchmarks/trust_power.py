@@ -44,10 +44,10 @@ LARGEST = 40_000
 """Questions up to which a cell is simulated."""
 SHIPPED_LARGEST = 1_500
 """Questions up to which the shipped test is run as well."""
-BATCH, SHIPPED = 100, 3
+BATCH, SHIPPED = 100, 2
 SMALL_CELLS = {(0.40, 4, "slot"), (0.40, 8, "square"), (0.15, 2, "square")}
 PROMISES = tuple((n, mean) for n in (480, 4_800) for mean in (0.3, 0.7, 0.9, 0.95))
-PUBLISHED_RUNS, OF_V41 = 100, 1_000
+PUBLISHED_RUNS, OF_V41 = 100, 500
 
 
 def profile(shape: str, period: int, gap: float) -> NDArray[np.float64]:

@@ -202,6 +202,6 @@ def _design_effect(
     if decision.verdict != "phase-sensitive" or finding.period is None:
         return None
     one = scores(series, (finding.period,))
-    statistic = float(one.statistics(series.outcome[None, :] @ one.matrix)[0, 0])
+    statistic = float(one.statistics(one.observed(series.outcome))[0, 0])
     critical = float(special.chdtri(int(one.ranks[0]), seen.alpha / len(finding.test.tested)))
     return statistic / critical if statistic > critical else None

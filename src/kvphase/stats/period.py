@@ -52,7 +52,7 @@ def detect(series: Series, candidates: Sequence[int], rng: np.random.Generator) 
     prepared = scores(series, candidates)
     if not prepared.periods:
         return Detection(1.0 if len(candidates) else None, None, (), ())
-    observed = prepared.log_p(series.outcome[None, :] @ prepared.matrix)[0]
+    observed = prepared.log_p(prepared.observed(series.outcome))[0]
     p = _smallest_p_value(series, prepared, series.stratum, float(observed.min()), rng)
     best = prepared.periods[int(observed.argmin())]
     return Detection(p, best, prepared.periods, tuple(float(v) for v in observed))
@@ -99,7 +99,7 @@ def added_p(
     conditional = scores(series, (period,), given=given)
     if not conditional.periods:
         return 1.0
-    observed = float(conditional.log_p(series.outcome[None, :] @ conditional.matrix).min())
+    observed = float(conditional.log_p(conditional.observed(series.outcome)).min())
     cell = coarse_cells(series, given)
     return _smallest_p_value(series, conditional, cell, observed, rng, enough=enough)
 

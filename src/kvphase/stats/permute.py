@@ -17,6 +17,9 @@ EXCEEDANCES = 30
 FIRST_CHUNK = 64
 LARGEST_CHUNK = 512
 
+LARGEST_DRAW = 1 << 23
+"""Values that are shuffled at once: 32 MB, and as much again for their sums."""
+
 TIE = 1e-5
 """Relative difference up to which statistics count as equal: above the rounding of single
 precision, so that exact ties, frequent in small data, are never lost to it."""
@@ -27,7 +30,7 @@ Draw = Callable[[int], "NDArray[np.float64]"]
 def projector(
     series: Series,
     stratum: NDArray[np.int64],
-    matrix: NDArray[np.float64],
+    matrix: NDArray[np.float64] | NDArray[np.float32],
     rng: np.random.Generator,
 ) -> Draw:
     """Permute outcomes inside strata and multiply them by a fixed matrix.
@@ -81,7 +84,7 @@ def p_value(
 def _rows(
     outcome: NDArray[np.float64],
     stratum: NDArray[np.int64],
-    matrix: NDArray[np.float64],
+    matrix: NDArray[np.float64] | NDArray[np.float32],
     rng: np.random.Generator,
 ) -> Draw:
     """Permute rows by sorting random keys, all strata of a draw in one call.
@@ -92,18 +95,22 @@ def _rows(
     movable = _movable(outcome, stratum)
     slots, real = _slots(np.flatnonzero(movable), stratum)
     values = np.where(real, outcome[slots], 0.0)
-    laid_out = matrix[slots.reshape(-1)]
-    laid_out[~real.reshape(-1)] = 0.0
-    fixed = np.where(movable, 0.0, outcome) @ matrix
+    still = np.flatnonzero(~movable)
+    fixed = outcome[still] @ matrix[still]
     binary = bool(np.isin(outcome, (0.0, 1.0)).all())
     shuffle = _sorted_bits if binary else _sorted_values
     # Sums of some thousand zeros and ones are good to about 1e-6 in single precision.
-    laid_out = laid_out.astype(np.float32) if binary else laid_out
+    laid_out = matrix.astype(np.float32 if binary else matrix.dtype, copy=False)[slots.reshape(-1)]
+    laid_out[~real.reshape(-1)] = 0.0
+    # An even number, so that the draws do not depend on it.
+    most = max(2, LARGEST_DRAW // max(1, values.size) // 2 * 2)
+
+    def some(size: int) -> NDArray[np.float64]:
+        shuffled = shuffle(values, real, size, rng).reshape(size, -1)
+        return np.asarray(shuffled.astype(laid_out.dtype) @ laid_out + fixed, dtype=np.float64)
 
     def draw(size: int) -> NDArray[np.float64]:
-        shuffled = shuffle(values, real, size, rng).reshape(size, -1)
-        projected: NDArray[np.float64] = shuffled.astype(laid_out.dtype) @ laid_out + fixed
-        return projected
+        return np.concatenate([some(min(most, size - at)) for at in range(0, size, most)])
 
     return draw
 
@@ -167,7 +174,7 @@ def _slots(
 def _counts(
     series: Series,
     stratum: NDArray[np.int64],
-    matrix: NDArray[np.float64],
+    matrix: NDArray[np.float64] | NDArray[np.float32],
     rng: np.random.Generator,
 ) -> Draw:
     """Deal the right answers of each stratum out anew over all its answers."""

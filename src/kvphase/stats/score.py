@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 RANK_TOLERANCE = 1e-9
 SMALLEST_LOG_P = -600.0
 """Below this a p value is near the smallest double."""
+MANY = 20_000
+"""Answers from which on single precision holds the contrasts: as good as the permutations' sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,17 @@ class Scores:
     periods: tuple[int, ...]
     ranks: NDArray[np.int64]
     """Degrees of freedom of each period, shape (periods,)."""
-    matrix: NDArray[np.float64]
+    matrix: NDArray[np.float64] | NDArray[np.float32]
     """X V^(-1/2) of all periods side by side, then the nuisance; shape (n, sum of ranks + k)."""
     free: int = 0
     """Degrees of freedom of the residual variance; 0 without nuisance (V is then known)."""
     total: float = 0.0
     """Sum of squared outcomes, the same under every permutation."""
+
+    def observed(self, outcome: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The outcomes as they are (n,) times `matrix`, shape (1, -)."""
+        projected = outcome.astype(self.matrix.dtype)[None, :] @ self.matrix
+        return np.asarray(projected, dtype=np.float64)
 
     def statistics(self, projected: NDArray[np.float64]) -> NDArray[np.float64]:
         """T of every period from ``outcomes @ matrix``, shapes (draws, periods) and (draws, -)."""
@@ -90,22 +97,28 @@ def scores(series: Series, periods: Sequence[int], *, given: int | None = None) 
     nuisance = series.nuisance
     if given is not None and nuisance.shape[1]:
         nuisance = _joined(nuisance, indicators(series.phase, given))
-    marks = [indicators(series.phase, period) for period in periods]
-    joined = np.concatenate(marks, axis=1) if marks else np.zeros((len(series), 0))
-    if nuisance.shape[1]:
-        joined = joined - nuisance @ (nuisance.T @ joined)
-        spread = np.ones(len(series))
-    else:
-        joined = centred(joined, series.weight, stratum)
-        spread = series.weight * variance_of_one(series, stratum)
-    splits = np.cumsum([mark.shape[1] for mark in marks])[:-1]
-    parts = [_whitened(x, spread) for x in np.split(joined, splits, axis=1)] if marks else []
-    told = [i for i, part in enumerate(parts) if part.shape[1]]
+    free = nuisance.shape[1]
+    spread = np.ones(len(series)) if free else series.weight * variance_of_one(series, stratum)
+    # One period after the other into one array: with many answers this is most of the memory.
+    kind = np.float32 if len(series) >= MANY and not free else np.float64
+    matrix = np.empty((len(series), sum(periods) + free), dtype=kind)
+    ranks, end = [], 0
+    for period in periods:
+        marks = indicators(series.phase, period)
+        if free:
+            marks -= nuisance @ (nuisance.T @ marks)
+        else:
+            marks = centred(marks, series.weight, stratum)
+        part = _whitened(marks, spread)
+        matrix[:, end : end + part.shape[1]] = part
+        ranks.append(part.shape[1])
+        end += part.shape[1]
+    matrix[:, end : end + free] = nuisance
     return Scores(
-        periods=tuple(periods[i] for i in told),
-        ranks=np.array([parts[i].shape[1] for i in told], dtype=np.int64),
-        matrix=np.concatenate([*(parts[i] for i in told), nuisance], axis=1),
-        free=max(1, len(series) - nuisance.shape[1]) if nuisance.shape[1] else 0,
+        periods=tuple(p for p, rank in zip(periods, ranks, strict=True) if rank),
+        ranks=np.array([rank for rank in ranks if rank], dtype=np.int64),
+        matrix=matrix[:, : end + free],
+        free=max(1, len(series) - free) if free else 0,
         total=float(np.square(series.outcome).sum()),
     )
 
