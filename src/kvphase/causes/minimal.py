@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from kvphase.causes.decode import TOKENS
-from kvphase.causes.scene import MODULUS, padded
+from kvphase.causes.scene import MODULUS, is_own, padded
 from kvphase.causes.screen import NUMBER
 from kvphase.types import Arm
 
@@ -64,7 +64,7 @@ class Step:
     prefix: int
     """Tokens of the prompt that are in the cache, or were put there first."""
     cut: int
-    """Where a prefix that is grown in two pieces is cut."""
+    """Where a prompt that is prefilled in two pieces is cut."""
     how: How
     tokens: int
     """Answer tokens."""
@@ -80,6 +80,8 @@ class Pair:
     steps: tuple[Step, Step]
     shrunk_from: int | None = None
     """Tokens of the longer prompt before it was shrunk."""
+    own: bool = False
+    """The prompts are the user's."""
 
 
 def top(findings: Sequence[Finding]) -> Finding | None:
@@ -98,8 +100,9 @@ def minimal(scene: Scene, finding: Finding) -> Flow[Pair | None]:
         None where moving does not change the answer any more.
     """
     if finding.cause not in IN_PROMPT:
-        exhibit = min(finding.exhibits, key=lambda one: len(one.first.prompt))
-        return Pair(finding.cause, (_step(exhibit, 0), _step(exhibit, 1)))
+        exhibit = min(finding.exhibits, key=lambda one: (is_own(one.first), len(one.first.prompt)))
+        steps = _step(exhibit, 0), _step(exhibit, 1)
+        return Pair(finding.cause, steps, own=is_own(exhibit.first))
     pair = (yield from _moved(scene)) if finding.cause == "phase" else finding.exhibits[0]
     if pair is None:
         return None
@@ -141,8 +144,7 @@ def _step(exhibit: Exhibit, which: int) -> Step:
     how = _HOW[ask.arm]
     tokens = TOKENS if how == "given" else ask.generate
     prefix = 0 if how == "cold" else len(ask.prefix)
-    cut = ask.target + 1
-    return Step(ask.prompt, prefix, cut, how, tokens, exhibit.answers[which], ask.expected)
+    return Step(ask.prompt, prefix, ask.cut, how, tokens, exhibit.answers[which], ask.expected)
 
 
 def _moved(scene: Scene) -> Flow[Exhibit | None]:

@@ -7,6 +7,7 @@ whether it follows the target and not the question.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -39,13 +40,15 @@ PREDICTION = (
     "keeps to the target when contents are shifted."
 )
 SMALLEST = 0.25
-"""Accuracy of one residue of up to four below the others."""
+"""Accuracy of one residue of up to four below the others, found in ``CONTEXTS`` contexts."""
+CONTEXTS = 80
 LEAST = 0.05
 LOOKS = (0.25, 0.5, 0.75, 1.0)
 """Shares of the contexts after which the answers are tested; ``WEIGHTS`` share out the level."""
 HOPELESS = (0.5, 0.2, 0.1, 1.0)
 """P values at these looks above which the rest is not asked: an effect of the smallest size has
-them less than once in three hundred times."""
+them less than once in three hundred times. Who has more than the usual contexts asked looks for
+smaller effects, and no look ends that."""
 QUESTIONS = RECORDS
 CONFIRM = 700
 """Added to the seed of contents that are shifted."""
@@ -65,11 +68,11 @@ def test(scene: Scene) -> Flow[Finding]:
         p = min(p, looked / weight)
         if period is not None and p <= LEVEL:
             return (yield from _shifted(scene, answers, p, period))
-        if looked > hopeless:
+        if looked > hopeless and scene.contexts <= CONTEXTS:
             break
     if answers is None:
         raise AssertionError("there are looks")
-    return _not_found(answers, p)
+    return _not_found(scene, answers, p)
 
 
 def _look(answers: Answers, seed: int) -> tuple[float, int | None]:
@@ -120,7 +123,7 @@ def _shifted(scene: Scene, screen: Answers, p: float, period: int) -> Flow[Findi
         cause=NAME,
         status="found" if sure else "not-found",
         evidence=_evidence(found, period, gap, p, sure=sure),
-        would_have_seen=seen_from(SMALLEST, "phase"),
+        would_have_seen=seen_from(_sight(scene), "phase"),
         p_value=p,
         effect_pp=gap,
         ci95=ci95,
@@ -172,14 +175,19 @@ def exhibits(answers: Answers, asks: Sequence[Ask], period: int) -> tuple[Exhibi
     return tuple(exhibit for _, exhibit in found[:SHOWN])
 
 
-def _not_found(answers: Answers, p: float) -> Finding:
+def _sight(scene: Scene) -> float:
+    """The smallest effect in as many contexts as there are: it falls with their square root."""
+    return min(1.0, SMALLEST * math.sqrt(CONTEXTS / scene.contexts))
+
+
+def _not_found(scene: Scene, answers: Answers, p: float) -> Finding:
     done = answers.where(answers.correct >= 0)
     mean = float(done.correct.mean()) if len(done) else 0.0
     return Finding(
         cause=NAME,
         status="not-found",
         evidence=message("diagnose.phase-not", n=len(done), mean=100 * mean, p=p),
-        would_have_seen=seen_from(SMALLEST, "phase"),
+        would_have_seen=seen_from(_sight(scene), "phase"),
         p_value=p,
         n=len(done),
     )
@@ -190,4 +198,6 @@ def room(scene: Scene) -> Message | None:
     return None if scene.contexts else message("diagnose.needs.screen")
 
 
-CAUSE = Cause(NAME, test, SMALLEST, LEAST, Price(80 * RECORDS + 16 * RECORDS * 2, 80 + 32), (room,))
+CAUSE = Cause(
+    NAME, test, SMALLEST, LEAST, Price(CONTEXTS * RECORDS * 3 // 2, CONTEXTS * 3 // 2), (room,)
+)

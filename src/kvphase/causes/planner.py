@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kvphase.catalogue import message
 from kvphase.causes.phase import CAUSE as PHASE
+from kvphase.causes.phase import CONTEXTS
 from kvphase.causes.scene import RECORDS
 from kvphase.runs.estimate import Cost, cost, fits, room
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from kvphase.runs.budget import Meter
     from kvphase.runs.estimate import Rate
 
-USUAL, TOYS = 80, 160
-"""Contexts of the screen at most; a toy is asked in seconds, and its phase is a weak one."""
+TOYS = 160
+"""Contexts of a toy's screen: it is asked in seconds, and its phase is a weak one."""
 FEWEST = 20
 """Contexts below which no phase is sought."""
 SHARE = 0.5
@@ -36,7 +37,7 @@ def shortage(cause: Cause, scene: Scene, rate: Rate, meter: Meter) -> Message | 
 def contexts_for(scene: Scene, rate: Rate, meter: Meter, most: int | None = None) -> int:
     """Contexts of the screen that fit, shifted contents included; 0 if too few do."""
     if most is None:
-        most = TOYS if scene.about.toy else USUAL
+        most = TOYS if scene.about.toy else CONTEXTS
     holds = room(_screen(scene, rate, most), meter.left())
     if holds >= 1.0:
         return most

@@ -35,6 +35,8 @@ FIRST_LOOK = 8
 """Questions of each content that are asked first: where nothing differs there, the rest is not."""
 QUESTIONS = RECORDS * len(ALIGNED)
 """Compared by most tests."""
+OWN = 950
+"""Context of the user's own prompt."""
 LONGEST = 2048
 """Prompt tokens that are tried unless more is asked for."""
 
@@ -67,6 +69,8 @@ class Scene:
     """Chat requests as token ids; None where none can be rendered."""
     against: tuple[Against, ...] = ()
     """What else answered the same questions."""
+    own: tuple[Ask, ...] = ()
+    """The user's own prompt at several shifts."""
     found: frozenset[str] = field(default=frozenset())
     """Causes found before this one."""
     contexts: int = 80
@@ -127,10 +131,11 @@ class Scene:
         return [self.content(number, tokens) for number, tokens in enumerate(lengths[:count])]
 
     def looks(self, *, unaligned: bool = False) -> list[list[Ask]]:
-        """Their questions, those of the first look and the others, content by content."""
+        """Their questions: those of the first look with the user's own, then the others."""
         parts = (slice(0, FIRST_LOOK), slice(FIRST_LOOK, None))
         base = self.base(unaligned=unaligned)
-        return [[ask for content in base for ask in content.asks[part]] for part in parts]
+        first, rest = ([ask for c in base for ask in c.asks[part]] for part in parts)
+        return [[*first, *self.own], rest]
 
     @property
     def fresh(self) -> bool:
@@ -189,6 +194,11 @@ def cold(ask: Ask) -> Ask:
     return replace(ask, id=_named(ask, "cold"), prefix=(), suffix=ask.prompt)
 
 
+def is_own(ask: Ask) -> bool:
+    """Whether this is the user's own prompt."""
+    return ask.context == OWN
+
+
 def padded(
     scene: Scene, content: Content, head: int, tail: int, asks: Sequence[Ask], arm: Arm
 ) -> list[Ask]:
@@ -227,4 +237,4 @@ def _named(ask: Ask, *how: object) -> str:
     return hashlib.blake2b(name.encode(), digest_size=10).hexdigest()
 
 
-__all__ = ["Content", "Scene", "cold", "otherwise", "padded"]
+__all__ = ["Content", "Scene", "cold", "is_own", "otherwise", "padded"]

@@ -12,7 +12,7 @@ from kvphase.causes.base import Cause, Finding, missing
 from kvphase.causes.minimal import Pair, minimal, top
 from kvphase.causes.others import others
 from kvphase.causes.planner import contexts_for, shortage
-from kvphase.causes.scene import LONGEST, Scene
+from kvphase.causes.scene import LONGEST, OWN, Scene
 from kvphase.causes.stored import findings_json, findings_of, pair_json, pair_of
 from kvphase.causes.talk import prepared
 from kvphase.errors import KvphaseError, StoreError, UsageError
@@ -20,6 +20,9 @@ from kvphase.runs.budget import DEFAULT_SECONDS, Budget, BudgetSpent, Meter
 from kvphase.runs.check import default_path, must_be_bounded, out_exists, run_sync
 from kvphase.runs.estimate import timed
 from kvphase.runs.execute import execute
+from kvphase.runs.shift_plan import Options as ShiftOptions
+from kvphase.runs.shift_plan import plan_shift
+from kvphase.runs.shift_source import Wanted, read_sources
 from kvphase.runs.store import Store
 from kvphase.runtimes.detect import open_runtime
 from kvphase.tokens import survey
@@ -32,8 +35,13 @@ if TYPE_CHECKING:
     from kvphase.causes.talk import Talk
     from kvphase.runs.estimate import Rate
     from kvphase.runs.execute import Observer
-    from kvphase.types import About, Runtime, Template, Vocab
+    from kvphase.runtimes.adapters import Choice
+    from kvphase.types import About, Ask, Runtime, Template, Vocab
 
+_QUESTION = 2
+"""Tokens of a user's prompt that are evaluated behind a cached prefix."""
+MOST_OWN = 16
+"""Shifts of the user's own prompt that are asked."""
 MINIMAL = "minimal"
 """Stage of the asks that shrink a pair."""
 _SAME = ("runtime", "model", "tokenizer", "seed", "longest")
@@ -49,6 +57,10 @@ class Options:
     """Prompt tokens that are tried at most."""
     against: tuple[str, ...] = ()
     """Run files and addresses to compare with."""
+    prompt: Path | None = None
+    """The user's own prompt, asked in every way too."""
+    choice: Choice | None = None
+    """What is known of a server: its kind, the model, a tokenizer, no other users."""
     contexts: int | None = None
     """Contexts of the screen at most; as many as the target is worth if not given."""
 
@@ -134,7 +146,7 @@ async def _diagnosed(
     if there and not resume:
         raise StoreError(message("shift.exists", name=out.name if out else ""))
     must_be_bounded(target, meter.budget)
-    async with open_runtime(target) as runtime:
+    async with open_runtime(target, choice=options.choice) as runtime:
         return await diagnose_runtime(runtime, options, out, meter, watching, there=there)
 
 
@@ -167,6 +179,7 @@ async def diagnose_runtime(
         longest=options.longest,
         template=template,
         talk=talk,
+        own=await _own(runtime, options),
     )
     scene.check()
     manifest = _manifest(runtime.about, vocab, options)
@@ -180,6 +193,28 @@ async def diagnose_runtime(
             if not there and not store.totals()["asked"]:
                 store.discard()
         return _read(store)
+
+
+async def _own(runtime: Runtime, options: Options) -> tuple[Ask, ...]:
+    """The user's own prompt behind 0 to 15 more tokens; its last two tokens are the question."""
+    if options.prompt is None:
+        return ()
+    sources = read_sources(str(options.prompt), Wanted())
+    plan = await plan_shift(runtime, sources, ShiftOptions(options.seed, full=True))
+    asks = sorted(plan.screen(0, plan.first), key=lambda ask: (ask.item, len(ask.prompt)))
+    return tuple(
+        replace(
+            ask,
+            prefix=ask.prompt[:-_QUESTION],
+            suffix=ask.prompt[-_QUESTION:],
+            context=OWN,
+            item=number,
+            pad=0,
+            question=len(ask.prompt) - _QUESTION,
+            generate=1,
+        )
+        for number, ask in enumerate(asks[:MOST_OWN])
+    )
 
 
 async def _chat(runtime: Runtime, vocab: Vocab) -> tuple[Template | None, Talk | None]:

@@ -73,7 +73,7 @@ def pair_of(value: dict[str, Any] | None) -> Pair | None:
     if value is None:
         return None
     first, second = (Step(**{**step, "prompt": tuple(step["prompt"])}) for step in value["steps"])
-    return Pair(value["cause"], (first, second), value["shrunk_from"])
+    return Pair(value["cause"], (first, second), value["shrunk_from"], value["own"])
 
 
 __all__ = ["findings_json", "findings_of", "packed", "pair_json", "pair_of", "unpacked"]

@@ -12,7 +12,7 @@ from kvphase.causes import needs
 from kvphase.causes.base import Cause, Finding, Price
 from kvphase.causes.flips import rows
 from kvphase.causes.right import Losses, loss_finding
-from kvphase.causes.scene import ALIGNED, QUESTIONS, otherwise
+from kvphase.causes.scene import ALIGNED, MODULUS, QUESTIONS, otherwise
 from kvphase.probes.needle import CHAT_TOKENS
 from kvphase.types import Arm
 
@@ -33,8 +33,11 @@ def test(scene: Scene) -> Flow[Finding]:
     if scene.template is None:
         raise AssertionError("asked for only where there is a template")
     seen = Losses()
+    # The template's own tokens must not move the question to another residue.
+    more = -(len(scene.template.head) + len(scene.template.tail)) % MODULUS
     for raw in scene.base():
-        content = scene.content(raw.asks[0].context, len(raw.asks[0].prompt), scene.template)
+        size = len(raw.asks[0].prompt) + more
+        content = scene.content(raw.asks[0].context, size, scene.template)
         chat = [otherwise(ask, Arm.SCREEN, mark=CHAT) for ask in content.asks]
         answers = yield scene.fair([*raw.asks, *chat])
         seen.add(rows(answers, Arm.SCREEN, 0), rows(answers, Arm.SCREEN, CHAT))

@@ -16,10 +16,12 @@ from kvphase.catalogue import Catalogue
 from kvphase.cli.analyze import analyze
 from kvphase.cli.check import check
 from kvphase.cli.compare import compare
+from kvphase.cli.diagnose import diagnose
 from kvphase.cli.gate import gate
 from kvphase.cli.info import info
 from kvphase.cli.lab import lab
 from kvphase.cli.layout import layout
+from kvphase.cli.replay import replay
 from kvphase.cli.report import report
 from kvphase.cli.serve import serve
 from kvphase.cli.shift import shift
@@ -43,7 +45,9 @@ _COMMANDS: dict[Callable[..., None], str] = {
     analyze: "Give a verdict on results you already have.",
     compare: "Compare runs, ranked by their worst phase.",
     gate: "Pass or fail a run by its worst phase, as an exit code.",
+    diagnose: "Find out what makes a model answer wrong.",
     report: "Make a page, a card and figures from a run.",
+    replay: "Run a bundle again elsewhere.",
     serve: "Serve a toy model as llama-server would.",
 }
 """Every command with the short help that fits a line of the list of commands."""

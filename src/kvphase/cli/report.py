@@ -26,10 +26,25 @@ def report(
         Path | None,
         typer.Option(help="Also every figure as PNG and SVG in this folder.", show_default=False),
     ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            help="A bundle for a bug report instead of a page, FILE.zip.", show_default=False
+        ),
+    ] = None,
+    include_prompt: Annotated[
+        bool,
+        typer.Option("--include-prompt", help="Your own prompt may go into the bundle."),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
     lang: Lang = None,
 ) -> None:
     """Make a page, a card and figures from a run; nothing is asked of the model."""
+    if bundle is not None:
+        from kvphase.cli.bundling import bundled
+
+        bundled(run, bundle, preferred(lang), include_prompt=include_prompt, json=json)
+        return
     from kvphase.report.files import Wanted, write_report
     from kvphase.report.lines import console, show
 
