@@ -235,8 +235,9 @@ def test_sentence_piece_vocabulary() -> None:
     assert asyncio.run(tokenizer.text_of(read)) == "the cat\n"
     bare = from_metadata(piece_vocabulary() | {"tokenizer.ggml.add_space_prefix": False})
     assert asyncio.run(bare.text_of(read)) == " the cat\n"
-    with pytest.raises(UsageError, match="swallow white space"):
-        from_metadata(piece_vocabulary() | {"general.name": "Phi-3 mini"})
+    for field, name in (("general.name", "Phi-3 mini"), ("general.architecture", "phi3")):
+        with pytest.raises(UsageError, match="swallow white space"):
+            from_metadata(piece_vocabulary() | {field: name})
 
 
 @pytest.mark.parametrize("text", ['{"chat_template": 1', "[]", "\xff"])

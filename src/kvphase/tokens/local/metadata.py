@@ -58,7 +58,7 @@ def from_metadata(metadata: Mapping[str, Any], source: str = "GGUF vocabulary") 
         if model == "gpt2":
             tokenizer, bos = _byte_level(fields, tokens), _starts_with_bos(fields, GPT2_BOS)
         elif model == "llama":
-            tokenizer = _sentence_piece(fields, tokens, str(metadata.get("general.name", "")))
+            tokenizer = _sentence_piece(fields, tokens, _called(metadata))
             bos = _starts_with_bos(fields, LLAMA_BOS)
         else:
             raise UsageError(message("tokenizer.kind", kind=str(model), source=source))
@@ -72,6 +72,12 @@ def from_metadata(metadata: Mapping[str, Any], source: str = "GGUF vocabulary") 
     special = _named(fields, tokens)
     chat = JinjaChat(template, special) if isinstance(template, str) and template else None
     return LocalTokenizer(words, source, bos=bos, chat=chat)
+
+
+def _called(metadata: Mapping[str, Any]) -> str:
+    """Name and architecture; Ollama tells only the latter."""
+    fields = ("general.name", "general.architecture")
+    return " ".join(str(metadata.get(field, "")) for field in fields)
 
 
 def _byte_level(fields: Mapping[str, Any], tokens: Sequence[str]) -> Tokenizer:
