@@ -42,7 +42,12 @@ def test_it_works_inside_a_running_loop(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("prompt", "says"),
-    [("", "empty"), ({"a": 1}, "messages"), ([{"answer": "x"}], "prompt"), (lookup(0)[0], "Zebulon")],
+    [
+        ("", "empty"),
+        ({"a": 1}, "messages"),
+        ([{"answer": "x"}], "prompt"),
+        (lookup(0)[0], "Zebulon"),
+    ],
 )
 def test_bad_input_is_a_usage_error(prompt: object, says: str) -> None:
     with pytest.raises(kvphase.UsageError, match=says):
