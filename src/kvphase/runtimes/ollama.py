@@ -21,9 +21,9 @@ from kvphase.errors import TransientFault, UsageError
 from kvphase.runtimes.adapters import Adapter, Choice
 from kvphase.runtimes.http import post_json, post_stream
 from kvphase.runtimes.llamacpp_wire import read
-from kvphase.runtimes.openai import ANSWER_BYTES, ASSUMED_CONTEXT, TRIAL, assumed, trial
+from kvphase.runtimes.openai import ANSWER_BYTES, ASSUMED_CONTEXT, assumed
 from kvphase.runtimes.scores import Score, ranked, value
-from kvphase.runtimes.served import Answer, Served
+from kvphase.runtimes.served import TRIAL, Answer, Served, trial
 from kvphase.runtimes.server import Server, listed, shown_model
 from kvphase.runtimes.words import LocalWords
 from kvphase.tokens.local import from_metadata
@@ -165,7 +165,7 @@ async def connect(server: Server, choice: Choice) -> Ollama:
         loaded.model,
     )
     asked = trial((*words.bos, *(await runtime.tokenize([TRIAL]))[0]))
-    runtime.check(asked, await runtime.request(asked))
+    runtime.check(asked, await runtime.in_time(asked))
     return runtime
 
 
