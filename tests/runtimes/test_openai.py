@@ -210,6 +210,31 @@ def test_a_chat_without_the_switch_for_thinking_is_measured_all_the_same() -> No
     assert opened(Speaker("chat")).about.thinking == "off"
 
 
+def test_the_number_of_answer_tokens_is_called_what_the_server_calls_it() -> None:
+    class Renamed(Speaker):
+        async def __call__(self, request: httpx2.Request) -> httpx2.Response:
+            """Refuse the older name, and say the newer one."""
+            if b'"max_tokens"' in request.content:
+                text = "Unsupported parameter: use 'max_completion_tokens' instead."
+                return httpx2.Response(400, json={"error": {"message": text}})
+            return await super().__call__(request)
+
+    server = Renamed("chat")
+    assert opened(server).limits.top_logprobs == 20
+    assert server.bodies[-1]["max_completion_tokens"] >= 8
+
+
+def test_what_a_gateway_forbids_is_not_there() -> None:
+    class Gated(Speaker):
+        async def __call__(self, request: httpx2.Request) -> httpx2.Response:
+            """Forbid every page but the list of models."""
+            if request.method == "GET" and request.url.path != "/v1/models":
+                return httpx2.Response(403, json={"message": "Missing Authentication Token"})
+            return await super().__call__(request)
+
+    assert opened(Gated("chat")).about.runtime == "OpenAI chat"
+
+
 def test_thoughts_are_no_answer_and_an_answer_cut_in_them_is_unfinished() -> None:
     asked = q(prefix=(BOS, *WORDS.encode(HEAD), *PROMPT))
     (both,) = complete(Speaker("chat", reasoning="It was Bob."), asked)

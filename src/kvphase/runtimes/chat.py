@@ -38,6 +38,8 @@ __all__ = ["ADAPTER", "Chat", "OpenAIChat"]
 ANSWER_TOKENS = 8
 """Answer tokens at least: a word without its leading space may be several."""
 SCORES = 20
+NEWER_LIMIT = "max_completion_tokens"
+"""What some providers call ``max_tokens`` now; their refusals name it."""
 THINKING_OFF: dict[str, Any] = {
     "chat_template_kwargs": {"enable_thinking": False, "thinking": False}
 }
@@ -65,6 +67,8 @@ class Chat(Served):
     """Next tokens whose log-probabilities are asked for."""
     quiet: bool = True
     """The server takes `thinking_off`."""
+    limit: str = "max_tokens"
+    """What the server calls the number of answer tokens."""
     _head: Template = Template()
 
     def thinking_off(self) -> dict[str, Any]:
@@ -99,7 +103,7 @@ class Chat(Served):
         body = {
             "model": self.model,
             "messages": [{"role": "user", "content": await self.words.text_of(words)}],
-            "max_tokens": max(ask.generate, ANSWER_TOKENS),
+            self.limit: max(ask.generate, ANSWER_TOKENS),
             "temperature": 0,
             **(self.thinking_off() if self.quiet else {}),
             **self.options(ask),
@@ -172,7 +176,14 @@ class Chat(Served):
                 raise RuntimeFault(message("runtime.not-ready", fault=said(fault))) from fault
 
     def _yield(self, fault: RuntimeFault) -> None:
-        if self.scores:
+        """Ask for less, or in other words.
+
+        Raises:
+            RuntimeFault: nothing less can be asked for.
+        """
+        if self.limit != NEWER_LIMIT and NEWER_LIMIT in str(fault):
+            self.limit = NEWER_LIMIT
+        elif self.scores:
             self.scores = 5 if self.scores > 5 else 0
         elif self.quiet:
             self.quiet, self.scores = False, SCORES

@@ -20,6 +20,7 @@ __all__ = ["Card", "Server", "shown_model"]
 
 LISTED = 12
 """Models that are named where one has to be chosen."""
+MODELS = "v1/models"
 ABSENT = (404, 405, 501)
 """Statuses of a path that a server does not have."""
 CONTEXTS = ("max_model_len", "context_length", "context_window", "max_context_length", "n_ctx")
@@ -76,7 +77,8 @@ class Server:
             except TransientFault:
                 raise
             except Refused as fault:
-                if fault.status in (401, 403):
+                # Gateways forbid what they do not have; the list of models is there for all.
+                if fault.status == 401 or (fault.status == 403 and path == MODELS):
                     raise
                 self._pages[path] = {}
             except RuntimeFault as fault:
@@ -86,7 +88,7 @@ class Server:
 
     async def cards(self) -> list[Card]:
         """The models in OpenAI's list; none where there is no such list."""
-        data = (await self.page("v1/models")).get("data")
+        data = (await self.page(MODELS)).get("data")
         entries = data if isinstance(data, list) else []
         cards = [Card.read(entry) for entry in entries if isinstance(entry, dict)]
         return [card for card in cards if card is not None]
