@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import TYPE_CHECKING, Any
 
 from kvphase.catalogue import Catalogue
@@ -92,8 +93,8 @@ def _pair(pair: Pair, say: Catalogue) -> list[str]:
 
 def _text(value: object) -> str:
     """On one line, with nothing that Markdown or a table would take for its own."""
-    text = " ".join(clean(str(value)).split())
-    for mark in "\\`|<>[]*_":
+    text = html.escape(" ".join(clean(str(value)).split()), quote=False)
+    for mark in "\\`|[]*_":
         text = text.replace(mark, "\\" + mark)
     return text
 

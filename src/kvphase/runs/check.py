@@ -72,6 +72,8 @@ def load(path: Path) -> Run:
     with Store.read(path) as store, _sound(path):
         if store.manifest.get("command") == "shift":
             raise StoreError(message("shift.not-check", name=path.name))
+        if store.manifest.get("command") == "diagnose":
+            raise StoreError(message("diagnose.not-check", name=path.name))
         if store.manifest.get("command") == "layout":
             raise StoreError(message("layout.not-check", name=path.name))
         return _measured(store)
