@@ -13,8 +13,8 @@ SLACK = 2
 """Blocks that may be missing: the last whole one is often evaluated again."""
 FASTER = 0.5
 """Share of the first question's time that a question on a cached prefix takes at most."""
-SHORT = 256
-"""Tokens of a prefix below which reuse cannot be told by time."""
+BRIEF = 1.0
+"""Seconds of a first question below which its time shows nothing: most of it is not the prefill."""
 
 
 class Reuse:
@@ -61,7 +61,7 @@ class Reuse:
         if cached is not None:
             self._warm = cached > 0 and cached >= len(ask.prefix) - SLACK * self._grain
         elif self._asked > 1:
-            self._warm = len(ask.prefix) < SHORT or seconds <= FASTER * self._first
+            self._warm = self._first < BRIEF or seconds <= FASTER * self._first
         if self._asked > self._settle:
             self.kept += self._warm
             self.lost += not self._warm
