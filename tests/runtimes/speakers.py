@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from kvphase.types import Ask, Reply, Runtime
 
+    Handler = Callable[[dict[str, Any]], httpx2.Response]
+
 BOS, BOS_TEXT = 1, "<s>"
 HEAD, TAIL = "<user>", "</user><model>"
 TOP = [(" Alice", -0.25), (" Bob", -1.75), (" Carol", -9999.0)]
@@ -142,7 +144,7 @@ class Speaker:
     def _pages(self) -> dict[str, httpx2.Response]:
         owner = {"vllm": "vllm", "sglang": "sglang"}.get(self.kind, "somebody")
         cards = [{"id": m, "owned_by": owner, "max_model_len": self.context} for m in self.models]
-        pages = {"v1/models": {"object": "list", "data": cards}}
+        pages: dict[str, dict[str, Any]] = {"v1/models": {"object": "list", "data": cards}}
         if self.kind == "vllm":
             pages["version"] = {"version": "0.99.1"}
         if self.kind == "sglang":
@@ -151,7 +153,7 @@ class Speaker:
         shown = {name: httpx2.Response(200, json=page) for name, page in pages.items()}
         return {**shown, "health": httpx2.Response(200)}
 
-    def _posts(self) -> dict[str, Any]:
+    def _posts(self) -> dict[str, tuple[tuple[str, ...], Handler]]:
         return {
             "tokenize": (("vllm", "sglang"), self._tokenize),
             "detokenize": (("vllm", "sglang"), self._detokenize),
@@ -204,7 +206,7 @@ class Speaker:
         return usage
 
     def _complete(self, body: dict[str, Any]) -> httpx2.Response:
-        prompt = body.get("prompt")
+        prompt: Any = body.get("prompt")
         is_ids = isinstance(prompt, list)
         refused = self._refused(body)
         if refused is None and prompt is None:
