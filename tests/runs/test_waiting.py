@@ -28,7 +28,7 @@ def test_each_try_waits_longer_and_the_last_is_the_end() -> None:
     meter = Meter(Budget())
     assert tuple(pause(ASK, fault(), n, meter) for n in (1, 2, 3)) == WAITS
     assert tuple(pause(ASK, fault(untouched=True), n, None) for n in (1, 2, 3)) == BUSY_WAITS
-    with pytest.raises(RuntimeFault, match="busy.*4 times"):
+    with pytest.raises(RuntimeFault, match=r"busy.*4 times"):
         pause(ASK, fault(), 4, meter)
 
 

@@ -100,8 +100,9 @@ async def _answer(
             else:
                 events = await _ask(batch, runtime, store, meter, pace)
             rest = rest[len(batch) :]
-            for event in events if observe is not None else ():
-                observe(event)
+            if observe is not None:
+                for event in events:
+                    observe(event)
 
 
 async def _ask(
