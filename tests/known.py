@@ -47,7 +47,8 @@ class Known:
         *_, key, mark = (0, 0, *cache.ids)
         pairs = zip(cache.ids, cache.ids[1:], cache.ids[2:], strict=False)
         row[next((v for *pair, v in pairs if pair == [key, mark]), 2)] += 8
-        return row[None, :]
+        found: NDArray[np.float32] = row[None, :]
+        return found
 
 
 def engine() -> ToyEngine:

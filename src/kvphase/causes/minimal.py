@@ -112,11 +112,12 @@ def minimal(scene: Scene, finding: Finding) -> Flow[Pair | None]:
         return None
     whole = max(len(side.ids) for side in sides)
     sides, texts = yield from _shrunk(sides, texts, pair.first)
-    steps = [
+    first, second = (
         Step(side.ids, 0, 0, "cold", pair.first.generate, text, pair.first.expected)
         for side, text in zip(sides, texts, strict=True)
-    ]
-    return Pair(finding.cause, (steps[0], steps[1]), whole)
+    )
+    own = is_own(pair.first)
+    return Pair(finding.cause, (first, second), whole, own)
 
 
 def _shrunk(

@@ -54,7 +54,7 @@ def test(scene: Scene) -> Flow[Finding]:
         answers = yield batch
         asked += batch
         found = answers if found is None else found.join(answers)
-        if number == NUMBER and _judged(scene, found, asked).p_value > HOPELESS:
+        if number == NUMBER and (_judged(scene, found, asked).p_value or 0.0) > HOPELESS:
             break
     if found is None:
         raise AssertionError("there are contents")
