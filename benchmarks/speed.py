@@ -62,7 +62,9 @@ def main() -> None:
         rows += speed_early.rows(small=options.small)
     if "start" in sections:
         rows += speed_start.rows(small=options.small)
-    command = " ".join(["python benchmarks/speed.py", *sys.argv[1:]])
+    # Names of files, not where they are on this machine.
+    words = [Path(word).name if "/" in word else word for word in sys.argv[1:]]
+    command = " ".join(["python benchmarks/speed.py", *words])
     code = finish(rows, out, command, seconds=round(time.perf_counter() - started))
     raise SystemExit(code)
 

@@ -73,7 +73,9 @@ def main() -> None:
     for section in options.sections:
         mine = sorted((d[1:3] for d in done if d[0] == section), key=lambda d: d[0])
         rows += SECTIONS[section].rows([result for _, result in mine])
-    command = " ".join(["python benchmarks/trust.py", *sys.argv[1:]])
+    # Names of files, not where they are on this machine.
+    words = [Path(word).name if "/" in word else word for word in sys.argv[1:]]
+    command = " ".join(["python benchmarks/trust.py", *words])
     code = finish(rows, out, command, seconds=round(seconds), processor_seconds=processor)
     used = ", ".join(f"{name} {value:.0f}" for name, value in processor.items())
     sys.stdout.write(f"{seconds:.0f} s; processor seconds: {used}\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,7 +50,8 @@ class Scores:
 
     def observed(self, outcome: NDArray[np.float64]) -> NDArray[np.float64]:
         """The outcomes as they are (n,) times `matrix`, shape (1, -)."""
-        projected = outcome.astype(self.matrix.dtype)[None, :] @ self.matrix
+        row: NDArray[Any] = outcome.astype(self.matrix.dtype)[None, :]
+        projected = row @ self.matrix
         return np.asarray(projected, dtype=np.float64)
 
     def statistics(self, projected: NDArray[np.float64]) -> NDArray[np.float64]:
