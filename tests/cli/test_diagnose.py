@@ -100,6 +100,7 @@ def test_the_table_says_what_became_of_each(
         (("diagnose", "toy:full", "--prompt", "none.txt"), 2),
         (("diagnose", "toy:full", "--context", "0"), 2),
         (("diagnose", "toy:full", "--resume"), 2),
+        (("diagnose", "toy:full", "--against", "none.kvphase"), 2),
         (("replay", "none.zip", "toy:full"), 2),
         (("report", "none.kvphase", "--bundle", "issue.zip"), 2),
     ],

@@ -39,6 +39,17 @@ def is_address(text: str) -> bool:
     return text.lower().startswith(kinds) or HOST_AND_PORT.fullmatch(text) is not None
 
 
+def check_stored(named: Sequence[str], scene: Scene) -> None:
+    """Refuse run files that cannot be compared with before anything is asked.
+
+    Raises:
+        UsageError: one cannot be read, has another tokenizer, or holds no needles.
+    """
+    for name in named:
+        if not is_address(name):
+            _stored(Path(name), scene)
+
+
 async def others(
     named: Sequence[str], scene: Scene, store: Store, meter: Meter
 ) -> tuple[Against, ...]:
@@ -102,4 +113,4 @@ def _stages(store: Store) -> list[str]:
     return [one["name"] for one in store.manifest.get("stages", []) if one["kind"] == "needle"]
 
 
-__all__ = ["asked_now", "is_address", "others"]
+__all__ = ["asked_now", "check_stored", "is_address", "others"]

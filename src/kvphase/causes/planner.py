@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from kvphase.runs.estimate import Rate
 
 TOYS = 160
-"""Contexts of a toy's screen: it is asked in seconds, and its phase is a weak one."""
+"""Contexts of a toy's screen: it is asked in seconds, and its phase is a weak one. Cold questions
+take too long for that even on a toy."""
 FEWEST = 20
 """Contexts below which no phase is sought."""
 SHARE = 0.5
@@ -37,7 +38,7 @@ def shortage(cause: Cause, scene: Scene, rate: Rate, meter: Meter) -> Message | 
 def contexts_for(scene: Scene, rate: Rate, meter: Meter, most: int | None = None) -> int:
     """Contexts of the screen that fit, shifted contents included; 0 if too few do."""
     if most is None:
-        most = TOYS if scene.about.toy else CONTEXTS
+        most = TOYS if scene.about.toy and not scene.fresh else CONTEXTS
     holds = room(_screen(scene, rate, most), meter.left())
     if holds >= 1.0:
         return most

@@ -10,7 +10,7 @@ from kvphase.catalogue import Message, message
 from kvphase.causes import CAUSES
 from kvphase.causes.base import Cause, Finding, missing
 from kvphase.causes.minimal import Pair, minimal, top
-from kvphase.causes.others import others
+from kvphase.causes.others import check_stored, others
 from kvphase.causes.planner import contexts_for, shortage
 from kvphase.causes.scene import LONGEST, OWN, Scene
 from kvphase.causes.stored import findings_json, findings_of, pair_json, pair_of
@@ -182,6 +182,7 @@ async def diagnose_runtime(
         own=await _own(runtime, options),
     )
     scene.check()
+    check_stored(options.against, scene)
     manifest = _manifest(runtime.about, vocab, options)
     path = out or default_path(runtime.about)
     store = _resumed(path, manifest) if there else Store.create(path, manifest)
@@ -279,7 +280,13 @@ class _Sitting:
 
     async def _tested(self, cause: Cause, scene: Scene, rate: Rate) -> Finding:
         if cause.name == "precision" and self._options.against:
-            found = await others(self._options.against, scene, self._store, self._meter)
+            try:
+                found = await others(self._options.against, scene, self._store, self._meter)
+            except BudgetSpent:
+                raise
+            except KvphaseError as error:
+                why = error.args[0] if error.args else ""
+                return _untested(cause, message("diagnose.needs.other", why=why))
             scene = replace(scene, against=found)
         if cause.name == "phase":
             scene = replace(scene, contexts=self._contexts(scene, rate))
