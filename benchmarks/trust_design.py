@@ -152,12 +152,15 @@ class Ways:
         stride = TOYS[self.toy]
         free = kvphase.Budget()
         with tempfile.TemporaryDirectory() as folder:
-            common = kvphase.Settings(seed=1, cold=0, questions=1_800)
+            common = kvphase.Settings(seed=1, cold=0)
             run = kvphase.check(
                 self.toy, replace(common, confirm="always"), out=Path(folder) / "a", budget=free
             )
             padded = kvphase.check(
-                self.toy, replace(common, design="prefix"), out=Path(folder) / "b", budget=free
+                self.toy,
+                replace(common, design="prefix", questions=1_800),
+                out=Path(folder) / "b",
+                budget=free,
             )
         confirmed = run.confirmation.confirmation if run.confirmation else None
         curves = {"in sequence": run.verdict.curve, "prefix padding": padded.verdict.curve}
