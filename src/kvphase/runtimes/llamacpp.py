@@ -88,6 +88,7 @@ class LlamaCpp:
         self._keeps = False  # a question has found its whole prefix in the cache
         self._owed = 0  # tokens of warm-ups that no reply has counted yet
         self._scorer = Scorer(self.tokenize)
+        self._doubtful = False  # the server may have been started again, with another model
         self._turn = asyncio.Lock()
 
     @classmethod
@@ -154,6 +155,7 @@ class LlamaCpp:
             RuntimeFault: a prefill failed, or the server evaluated another prompt than was sent.
         """
         async with self._turn:
+            await self._same_model()
             await (self._watch.quiet() if ask.arm is Arm.ALONE else self._watch.now_and_then())
             started = time.perf_counter()
             answer = await self._answer(ask)
@@ -172,6 +174,17 @@ class LlamaCpp:
             generated=answer.last.tokens_predicted,
             seconds=seconds,
         )
+
+    async def _same_model(self) -> None:
+        """After a lost connection or a lost prefix: the server must serve the model it served."""
+        if not self._doubtful:
+            return
+        props = wire.read(wire.Props, await get_json(self._client, "props"))
+        now, before = wire.about(self._client.base_url, props).model, self._about.model
+        if now != before:
+            name, was = shown_model(now or ""), shown_model(before or "")
+            raise RuntimeFault(message("runtime.other-model", name=name, before=was))
+        self._doubtful = False
 
     async def _answer(self, ask: Ask) -> wire.Answer:
         if ask.arm is Arm.DECODE and ask.generate > 1:
@@ -270,9 +283,9 @@ class LlamaCpp:
             self._keeps = True
             return
         self.lost_prefix += 1
-        if self._keeps:  # it can keep one, so somebody took the slot
+        if self._keeps:  # it can keep one, so somebody took the slot, or it was started again
             self._watch.seen += 1
-            self._warm = None
+            self._warm, self._doubtful = None, True
 
     async def _cheap(self, prompt: Sequence[int], **options: Any) -> wire.Answer:  # noqa: ANN401
         """A request that evaluates few tokens, so that it has a deadline and may be repeated."""
@@ -311,8 +324,12 @@ class LlamaCpp:
         }
         self._watch.settled = False
         most = ANSWER_BYTES + ECHO_BYTES * len(prompt)
-        async with aclosing(post_stream(self._client, "completion", body, most)) as events:
-            seen = [wire.read(wire.Event, event) async for event in events]
+        try:
+            async with aclosing(post_stream(self._client, "completion", body, most)) as events:
+                seen = [wire.read(wire.Event, event) async for event in events]
+        except TransientFault:
+            self._doubtful = True
+            raise
         self._watch.settled = True
         answer = wire.joined(seen)
         wire.check_count(answer.last, len(prompt))

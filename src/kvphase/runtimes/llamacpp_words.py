@@ -11,7 +11,7 @@ from kvphase.catalogue import message
 from kvphase.errors import RuntimeFault, TransientFault, UsageError
 from kvphase.runtimes.http import AT_ONCE, post_json, said
 from kvphase.runtimes.llamacpp_wire import Prompt, Tokens, read
-from kvphase.runtimes.template import MARKER, split
+from kvphase.tokens.template import MARKER, split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
