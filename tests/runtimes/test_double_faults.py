@@ -22,7 +22,7 @@ DIALECTS = ("vllm", "sglang", "openai", "chat")
 
 def choice(dialect: str, folder: Path) -> Choice:
     """The tokenizer, where the server shows none."""
-    if dialect in ("llama-server", "vllm", "sglang"):
+    if dialect in ("vllm", "sglang"):
         return Choice()
     return Choice(tokenizer=tokenizer(folder, template=dialect == "chat"))
 
@@ -51,7 +51,13 @@ def test_a_server_that_is_busy_now_and_then_answers_in_the_end(
     assert all(wait is not None and wait > 0 for wait in waited)  # the server said how long
 
 
-@pytest.mark.parametrize("dialect", ["llama-server", "vllm", "openai", "chat"])
+@pytest.mark.parametrize("at", [7, 9, 11])
+def test_a_llama_server_that_comes_back_with_another_model_stops_the_run(at: int) -> None:
+    with pytest.raises(RuntimeFault, match="answers with another model: toy:w4s4 instead of"):
+        measured("llama-server", asked, choice=Choice(), faults=f"restart={at}")
+
+
+@pytest.mark.parametrize("dialect", ["vllm", "openai", "chat"])
 def test_another_model_after_a_restart_stops_the_run(dialect: str, tmp_path: Path) -> None:
     with pytest.raises(RuntimeFault, match=r"another model|connection broke") as caught:
         measured(dialect, asked, choice=choice(dialect, tmp_path), faults="restart=8")
