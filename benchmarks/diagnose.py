@@ -91,7 +91,8 @@ class Known:
         cache.length = len(cache.ids)
         row = self._rows.copy()
         row[self._next(cache.ids)] += 8
-        return row[None, :]
+        found: NDArray[np.float32] = row[None, :]
+        return found
 
     def _next(self, ids: tuple[int, ...]) -> int:
         separator, terminator = self._marks[1], self._marks[3]
@@ -218,10 +219,8 @@ async def _diagnosed(
     app = build_app(engine, faults)
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        if http:
-            runtime = await LlamaCpp.connect(client)
-        else:
-            runtime = await Direct.connect(client)
+        runtime = await (LlamaCpp if http else Direct).connect(client)
+        if isinstance(runtime, Direct):
             runtime.desk = app.state.desk
         options = Options(seed=seed, against=against, contexts=CONTEXTS)
         found = await diagnose_runtime(runtime, options, path, Meter(Budget()), Watching())
@@ -244,20 +243,39 @@ def run(seed: int, names: Sequence[str], *, http: bool) -> list[Found]:
 
 def summary(scenario: Scenario, found: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Share of right diagnoses with its bound, and what was missed or found wrongly."""
-    n, right = len(found), sum(set(one) == scenario.causes for one in found)
+    return _bounded(
+        {
+            "scenario": scenario.name,
+            "faults": scenario.faults,
+            "causes": sorted(scenario.causes),
+            "n": len(found),
+            "right": sum(set(one) == scenario.causes for one in found),
+            "wrong": dict(Counter(cause for one in found for cause in set(one) - scenario.causes)),
+            "missed": dict(Counter(cause for one in found for cause in scenario.causes - set(one))),
+        }
+    )
+
+
+def _bounded(row: dict[str, Any]) -> dict[str, Any]:
+    """The same with its lower 95% limit."""
+    n, right = row["n"], row["right"]
     low = float(stats.beta.ppf(0.05, right, n - right + 1)) if right else 0.0
-    wrong = Counter(cause for one in found for cause in set(one) - scenario.causes)
-    missed = Counter(cause for one in found for cause in scenario.causes - set(one))
-    return {
-        "scenario": scenario.name,
-        "faults": scenario.faults,
-        "causes": sorted(scenario.causes),
-        "n": n,
-        "right": right,
-        "lower95": round(low, 4),
-        "wrong": dict(wrong),
-        "missed": dict(missed),
-    }
+    return {**row, "lower95": round(low, 4)}
+
+
+def merged(parts: Sequence[Path]) -> dict[str, Any]:
+    """Files of separate ranges of seeds as one."""
+    files = [json.loads(part.read_text(encoding="utf-8")) for part in parts]
+    rows = []
+    for place, first in enumerate(files[0]["scenarios"]):
+        same = [file["scenarios"][place] for file in files]
+        row = dict(first)
+        row |= {name: sum(one[name] for one in same) for name in ("n", "right")}
+        for name in ("wrong", "missed"):
+            row[name] = dict(sum((Counter(one[name]) for one in same), Counter()))
+        rows.append(_bounded(row))
+    mean = float(np.mean([file["cpu_seconds_each"] for file in files]))
+    return {"seeds": [file.get("seeds") for file in files], "cpu_seconds_each": mean, "scenarios": rows}
 
 
 def main() -> None:
@@ -269,7 +287,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--http", action="store_true", help="over HTTP, in process")
+    parser.add_argument("--merge", nargs="*", type=Path, help="files of earlier runs, as one")
     options = parser.parse_args()
+    if options.merge:
+        sys.stdout.write(json.dumps(merged(options.merge), indent=1) + "\n")
+        return
     wanted = [s for s in scenarios() if not options.only or s.name in options.only]
     by_name: dict[str, list[list[str]]] = {s.name: [] for s in wanted}
     seconds: list[float] = []
@@ -283,24 +305,15 @@ def main() -> None:
                 if set(found) != next(s.causes for s in wanted if s.name == name):
                     sys.stderr.write(f"seed {seed} {name}: {found}\n")
             if options.out is not None:
-                _keep(options.out, wanted, by_name, seconds)
+                values = {
+                    "seeds": [options.first, seed + 1],
+                    "cpu_seconds_each": round(float(np.mean(seconds)), 2),
+                    "scenarios": [summary(s, by_name[s.name]) for s in wanted],
+                }
+                options.out.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     for scenario in wanted:
         sys.stdout.write(json.dumps(summary(scenario, by_name[scenario.name])) + "\n")
     sys.stdout.write(f"{np.mean(seconds):.1f} CPU seconds a diagnosis\n")
-
-
-def _keep(
-    out: Path,
-    wanted: Sequence[Scenario],
-    by_name: dict[str, list[list[str]]],
-    seconds: Sequence[float],
-) -> None:
-    values = {
-        "command": "python benchmarks/diagnose.py --seeds 100",
-        "cpu_seconds_each": round(float(np.mean(seconds)), 2),
-        "scenarios": [summary(s, by_name[s.name]) for s in wanted],
-    }
-    out.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -65,8 +65,8 @@ def test_from_diagnosis_to_replay(
     assert code == 0
     assert "There: toy:known" in out
 
-    for words in (("report", run), ("shift", "x.txt", broken, "--out", run, "--resume")):
-        code, out, err = command(monkeypatch, capsys, *words)
+    for other in (("report", run), ("shift", "x.txt", broken, "--out", run, "--resume")):
+        code, out, err = command(monkeypatch, capsys, *other)
         assert code == 2
         assert err.startswith("kvphase: ")
         assert err.count("\n") == 1

@@ -45,5 +45,5 @@ def test(scene: Scene) -> Flow[Finding]:
     return flips_between(scene.looks(), NAME, beside_screen(arm), SMALLEST, LEAST)
 
 
-PRICE = Price(4 * QUESTIONS, 2 * len(ALIGNED) + QUESTIONS)
+PRICE = Price(4 * QUESTIONS, 2 * len(ALIGNED) + QUESTIONS // 8)
 CAUSE = Cause(NAME, test, SMALLEST, LEAST, PRICE, (company,))

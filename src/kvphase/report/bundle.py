@@ -113,8 +113,8 @@ def read_run(run: Path, *, include_prompt: bool = False) -> Bundle:
         found = load_diagnosis(run)
         document = json.loads(diagnosis_json(found))
         for cause in document["causes"]:
-            if cause["cause"] == "precision":  # names a file of the user's
-                cause["evidence"] = None
+            if cause["cause"] == "precision" and cause["status"] != "not-tested":
+                cause["evidence"] = ""  # it names a file of the user's
         pair = found.pair
     else:
         document = json.loads(as_json(run_document(load(run))))

@@ -53,8 +53,8 @@ GREEDY = {
     "ignore_eos": False,
     "post_sampling_probs": False,
 }
-COMPANY_TOKENS = 16
-"""Answer tokens of a request that is sent to keep a question company."""
+COMPANY_PROMPT, COMPANY_TOKENS = 64, 16
+"""Prompt and answer tokens of a request that is sent to keep a question company."""
 
 
 def controls(places: Places) -> frozenset[Arm]:
@@ -242,7 +242,7 @@ class LlamaCpp:
     async def _beside(self, ask: Ask) -> wire.Answer:
         """The question while the other slot reads and writes something else."""
         other = self._cheap(
-            ask.prompt[-SHORT_TOKENS:],
+            ask.prompt[-COMPANY_PROMPT:],
             n_predict=COMPANY_TOKENS,
             id_slot=self._watch.places.spare,
             cache_prompt=False,
