@@ -275,7 +275,8 @@ def merged(parts: Sequence[Path]) -> dict[str, Any]:
             row[name] = dict(sum((Counter(one[name]) for one in same), Counter()))
         rows.append(_bounded(row))
     mean = float(np.mean([file["cpu_seconds_each"] for file in files]))
-    return {"seeds": [file.get("seeds") for file in files], "cpu_seconds_each": mean, "scenarios": rows}
+    seeds = [file.get("seeds") for file in files]
+    return {"seeds": seeds, "cpu_seconds_each": mean, "scenarios": rows}
 
 
 def main() -> None:
