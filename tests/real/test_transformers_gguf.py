@@ -1,4 +1,4 @@
-"""A small DeepSeek-V4 of transformers, written as GGUF, on a real llama-server: the same scores."""
+"""A small trained DeepSeek-V4 of transformers, written as GGUF, on a real llama-server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import torch
 
 from kvphase.runtimes.transformers_model import SavedModel, load
 from real.deepseek4_gguf import write
-from real.small_v4 import small_v4, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,31 +21,17 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 SCRIPT = Path(__file__).with_name("serve_gguf.py")
+FOLDER = Path(__file__).with_name("models") / "deepseek-v4"
 HALF_CACHE = 0.02
 """What a key cache in half precision may move a log-probability by: its keys have 11 bits, scores
 up to 16 are rounded by up to 2**-11 of themselves, and two layers add up."""
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Random weights, but sinks, slot biases and stream mixing that are not zero."""
-    path = tmp_path_factory.mktemp("v4")
-    torch.manual_seed(0)
-    model = small_v4()
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if any(part in name for part in ("position_bias", "sinks", "hc")):
-                weight.normal_(0, 0.3)
-    model.save_pretrained(path)
-    words().save_pretrained(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[str]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of llama.cpp's server with that model."""
-    path = folder / "small.gguf"
-    write(folder, path)
+    path = tmp_path_factory.mktemp("v4") / "small.gguf"
+    write(FOLDER, path)
     with subprocess.Popen(
         [sys.executable, str(SCRIPT), str(path), "--threads", "1"],
         stdin=subprocess.PIPE,
@@ -67,8 +52,8 @@ def server(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def saved(folder: Path) -> SavedModel:
-    return load(folder)
+def saved() -> SavedModel:
+    return load(FOLDER)
 
 
 @pytest.mark.parametrize("length", [5, 16, 17, 30, 64, 157, 300, 1000])
