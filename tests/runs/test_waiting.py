@@ -45,6 +45,14 @@ def test_no_wait_is_longer_than_the_budget_or_than_sensible() -> None:
     assert pause(ASK, fault(LONGEST), 1, None) == LONGEST
 
 
+def test_a_server_that_asks_for_nothing_is_not_said_to() -> None:
+    """It went away; that the next try would come too late is not what stopped the run."""
+    for untouched in (True, False):
+        with pytest.raises(RuntimeFault, match="^busy$") as caught:
+            pause(ASK, fault(untouched=untouched), 3, Meter(Budget(seconds=2)))
+        assert not isinstance(caught.value, (BudgetSpent, TransientFault))
+
+
 def test_a_cold_ask_is_sent_again_only_if_nobody_worked_on_it() -> None:
     cold = replace(ASK, arm=Arm.COLD)
     assert pause(cold, fault(1.0, untouched=True), 1, None) == 1.0

@@ -37,8 +37,8 @@ def pause(ask: Ask, fault: TransientFault, tries: int, meter: Meter | None) -> f
         meter: What is left of the budget; None without one.
 
     Raises:
-        RuntimeFault: it should not be sent again.
-        BudgetSpent: the budget does not hold the wait.
+        RuntimeFault: it should not be sent again, or there is no time left to.
+        BudgetSpent: the budget does not hold the wait that the server asked for.
     """
     waits = BUSY_WAITS if fault.untouched else WAITS
     if ask.arm is Arm.COLD and not fault.untouched:
@@ -50,6 +50,8 @@ def pause(ask: Ask, fault: TransientFault, tries: int, meter: Meter | None) -> f
         raise RuntimeFault(message("run.long-wait", fault=_said(fault), seconds=wait)) from fault
     left = None if meter is None else meter.left().seconds
     if left is not None and wait >= left:
+        if fault.wait is None:  # the server asked for nothing: what stopped the run is the fault
+            raise RuntimeFault(*fault.args) from fault
         raise BudgetSpent(message("run.spent-waiting", seconds=wait)) from fault
     return wait
 

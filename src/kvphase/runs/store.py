@@ -372,6 +372,8 @@ def _acquire(path: Path) -> FileLock:
     try:
         lock.acquire()
     except Timeout:
+        if not path.with_name(f".{path.name}.lock").exists():
+            raise StoreError(f"{path.name} cannot be locked: its folder takes no files") from None
         raise StoreError(f"another process is writing {path.name}") from None
     except OSError as error:
         raise StoreError(f"{path.name} cannot be locked: {error.strerror}") from error
