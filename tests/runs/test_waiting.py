@@ -48,7 +48,7 @@ def test_no_wait_is_longer_than_the_budget_or_than_sensible() -> None:
 def test_a_server_that_asks_for_nothing_is_not_said_to() -> None:
     """It went away; that the next try would come too late is not what stopped the run."""
     for untouched in (True, False):
-        with pytest.raises(RuntimeFault, match="^busy$") as caught:
+        with pytest.raises(RuntimeFault, match=r"^busy$") as caught:
             pause(ASK, fault(untouched=untouched), 3, Meter(Budget(seconds=2)))
         assert not isinstance(caught.value, (BudgetSpent, TransientFault))
 
