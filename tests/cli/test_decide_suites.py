@@ -111,3 +111,23 @@ def test_what_is_no_suite_or_another_is_refused(
     assert (code, shown) == (2, "")
     assert says in err
     assert len(err.splitlines()) == 1
+
+
+def test_a_few_tasks_rank_the_better_run_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources = read_sources(suite(tmp_path, 6), Wanted())
+    for name, toy in (("a", "w8s4"), ("b", "full")):
+        out = tmp_path / f"{name}.kvphase"
+        run_shift(sources, f"toy:{toy}", Options(full=True), out=out)
+    words = ("compare", "a.kvphase", "b.kvphase")
+    code, shown, _ = command(tmp_path, monkeypatch, capsys, *words, "--json")
+    found = json.loads(shown)["lengths"][0]
+    assert code == 0
+    ranking = found["ranking"]
+    assert all(one["worst"] <= one["mean"] for one in ranking)
+    means = [one["mean"] for one in ranking]
+    assert means[0] > means[1]
+    assert ranking[0]["run"] == 1
+    gap = found["pairs"][0]["gap"]
+    assert gap is None or gap["ci"][0] < gap["ci"][1]

@@ -265,6 +265,39 @@ def test_a_noisy_worst_phase_is_not_flattered_nor_blamed() -> None:
     assert abs(np.mean(fitted) - 0.8) < 0.015
 
 
+def few_that_fail(at: dict[int, int], tasks: int = 6) -> Tally:
+    """Tasks asked once at eight phases, all right but for one answer of each of ``at``."""
+    right = np.ones((tasks, 8))
+    for task, phase in at.items():
+        right[task, phase] = 0.0
+    return Tally(np.ones((tasks, 8)), right)
+
+
+@pytest.mark.parametrize("at", [{}, {5: 3}, {0: 0}, {2: 7, 3: 1}, {0: 2, 1: 2, 4: 5}])
+def test_a_worst_phase_is_never_above_the_mean(at: dict[int, int]) -> None:
+    # Whoever fails names its phase for its own half; the other half is right there.
+    counts = few_that_fail(at)
+    found = crossfit_extremes(counts, np.random.default_rng(1))
+    assert found is not None
+    assert found.worst <= counts.right.mean()
+
+
+def test_phases_that_cannot_be_told_apart_do_not_favour_the_first() -> None:
+    # One task fails at one phase: which phase that is must make no difference.
+    found = [
+        crossfit_extremes(few_that_fail({5: phase}), np.random.default_rng(1)) for phase in range(8)
+    ]
+    worst = [one.worst for one in found if one is not None]
+    assert worst == pytest.approx([47 / 48] * 8)
+    assert [one.gap_pp for one in found if one is not None] == pytest.approx([0.0] * 8)
+
+
+@pytest.mark.parametrize("at", [{}, {5: 3}])
+def test_a_gap_without_variance_has_no_interval(at: dict[int, int]) -> None:
+    rng = np.random.default_rng(1)
+    assert gap_difference(few_that_fail(at), few_that_fail({}), 0.01, rng, paired=True) is None
+
+
 def test_the_chance_of_a_wrong_order_tells_apart() -> None:
     rng = np.random.default_rng(6)
     n = np.full((40, 4), 12)

@@ -58,7 +58,8 @@ class Standing:
     clusters: int
     mean: float
     worst: float
-    """Cross-fitted accuracy of the worst phase; the curve's lowest where it cannot be had."""
+    """Cross-fitted accuracy of the worst phase, never above the mean; the curve's lowest where it
+    cannot be had."""
     crossfitted: bool
     gap_pp: float | None
     """Cross-fitted."""
@@ -121,7 +122,7 @@ class Table:
     """Residues among which worst phases and gaps are sought: a period that was found, else the
     modulus."""
     standings: tuple[Standing, ...]
-    """Best worst phase first."""
+    """Best worst phase first; of equal ones the better mean."""
     pairs: tuple[Pair, ...]
     """In the order of the runs as given."""
 
@@ -173,7 +174,8 @@ def _table(
 ) -> Table:
     fold = _fold(lengths)
     standings = [_standing(i, length, fold, seed) for i, length in enumerate(lengths)]
-    ranked = sorted(standings, key=lambda s: (-s.worst, s.run))
+    # Rounded, so that equal worst phases are equal whatever order their halves were added in.
+    ranked = sorted(standings, key=lambda s: (-round(s.worst, 9), -s.mean, s.run))
     place = {standing.run: at for at, standing in enumerate(ranked)}
     pairs = []
     for i, j in combinations(range(len(lengths)), 2):

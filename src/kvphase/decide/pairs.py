@@ -258,7 +258,9 @@ def gap_difference(
         paired: Same questions.
 
     Returns:
-        None with fewer than four clusters in either, or if a named phase is missing from a half.
+        None with fewer than four clusters in either, if a named phase is missing from a half, or
+        if in a measuring half the clusters of neither run vary at the phases named: an interval
+        from no variance would claim to be exact because nothing went wrong yet.
     """
     if min(first.clusters, second.clusters) < FEWEST_CLUSTERS:
         return None
@@ -269,6 +271,8 @@ def gap_difference(
     for naming, naming_other in ((side, other), (~side, ~other)):
         way = (_way(first, naming), _way(second, naming_other))
         if way[0] is None or way[1] is None:
+            return None
+        if not (way[0].parts.any() or way[1].parts.any()):
             return None
         ways.append((way[0], way[1]))
     (one, two), (three, four) = ways
