@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 import kvphase
 from kvphase.errors import UsageError
 from kvphase.report.document import as_json, run_document
-from kvphase.runs.budget import Budget
+from kvphase.runs.budget import Budget, Prices
 from kvphase.runs.check import run_sync
 from kvphase.runs.plan import plan_run
 from kvphase.runs.settings import PROBES, Settings
@@ -83,6 +84,27 @@ def test_a_budget_that_holds_the_flip_alone_gives_the_flip(tmp_path: Path) -> No
     more = kvphase.check("toy:full", None, out=run.path, resume=True, budget=Budget(questions=2000))
     assert stages(more)[:2] == ["flip", "needle-405"]
     assert more.skipped == ()
+
+
+@pytest.mark.parametrize(
+    ("budget", "prices", "unit"),
+    [
+        ("1q", None, r"about [\d,]+ questions,.* --budget (\d+q)$"),
+        ("1.5ktok", None, r"about [\d,]+ tokens,.* --budget (\d+ktok)$"),
+        ("$0.012", Prices(1.0, 1.0), r"about \$[\d.]+,.* --budget '(\$[\d.]+)'$"),
+    ],
+)
+def test_a_budget_too_small_names_its_unit_and_one_that_would_do(
+    tmp_path: Path, budget: str, prices: Prices | None, unit: str
+) -> None:
+    path = tmp_path / "a.kvphase"
+    with pytest.raises(UsageError) as refused:
+        kvphase.check("toy:w8s4", out=path, budget=Budget.parse([budget], prices))
+    told = re.search(unit, str(refused.value))
+    assert told is not None, refused.value
+    assert " s and " not in str(refused.value)
+    run = kvphase.check("toy:w8s4", out=path, budget=Budget.parse([told[1]], prices))
+    assert run.verdict.n > 0
 
 
 def test_like_another_run_asks_the_very_same(tmp_path: Path) -> None:

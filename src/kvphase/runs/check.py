@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import sys
 import threading
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from kvphase.catalogue import Message, message
 from kvphase.errors import StoreError, UsageError
@@ -264,12 +263,13 @@ def _measured(store: Store, known: Mapping[str, Result] | None = None) -> Run:
     head = headline(results)
     if head is None:
         skipped = [Skipped.of_json(one) for one in manifest.get("skipped", [])]
-        needs = [(minutes, one) for one in skipped if (minutes := minutes_of(one.why))]
-        if needs:
-            least, one = min(needs, key=lambda pair: pair[0])
-            raise UsageError(
-                message("run.nothing-fits", why=one.why, minutes=math.ceil(1.5 * least) + 1)
-            )
+        short = [one.why for one in skipped if _no_room(one.why) and "option" in one.why.values]
+        if short:
+            # What is short of the same unit can be told which needs least of it.
+            alike = [why for why in short if why.key == short[0].key]
+            unit = short[0].key.removeprefix("run.no-room-")
+            least = min(alike, key=lambda why: why.values.get(unit, why.values["seconds"]))
+            raise UsageError(message("run.nothing-fits", why=least, option=least.values["option"]))
         if manifest.get("stopped"):
             raise UsageError(message("run.spent-early", why=manifest["stopped"]))
         raise StoreError(message("run.no-answers", name=store.path.name))
@@ -289,10 +289,15 @@ def _measured(store: Store, known: Mapping[str, Result] | None = None) -> Run:
 
 
 def minutes_of(why: str) -> float | None:
-    """Minutes that a part left out for want of budget would need; None for other reasons."""
-    if not isinstance(why, Message) or not why.key.startswith("run.no-room"):
+    """Minutes that a part left out for want of time would need; None for other reasons."""
+    if not _no_room(why) or why.key not in ("run.no-room", "run.no-room-long"):
         return None
     return float(why.values.get("minutes", why.values.get("seconds", 0.0) / 60))
+
+
+def _no_room(why: str) -> TypeGuard[Message]:
+    """Whether a part was left out for want of budget."""
+    return isinstance(why, Message) and why.key.startswith("run.no-room")
 
 
 def _pooled(results: tuple[Result, ...], store: Store) -> tuple[Result, ...]:

@@ -31,6 +31,7 @@ from kvphase.runs.planning import (
     pilot_cost,
     pilot_tries,
     rung_name,
+    share_of,
 )
 from kvphase.runs.settings import FLIP, choose, rungs, with_counts
 from kvphase.runs.stages import Result, Skipped, Stage, measured, read_stages
@@ -41,6 +42,7 @@ from kvphase.types import Verdict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kvphase.catalogue import Message
     from kvphase.runs.budget import Meter
     from kvphase.runs.estimate import Cost
     from kvphase.runs.settings import Settings
@@ -129,7 +131,10 @@ class Climb:
     def _afford(self, price: Cost, share: float = WHOLE) -> None:
         """Go on only if ``price`` fits into a share of what is left."""
         if not fits(price, self.meter.left(), share):
-            raise _Skip(no_room(price))
+            raise _Skip(self._no_room(price, share))
+
+    def _no_room(self, price: Cost, share: float = WHOLE) -> Message:
+        return no_room(price, self.meter.left(), budget=self.meter.budget, share=share)
 
     async def _flip(self) -> None:
         try:
@@ -143,7 +148,7 @@ class Climb:
             holds = int(min(1.0, room(price, self.meter.left())) * len(plan.prompts))
             if holds < flips.FEWEST:
                 fewest = price.times(flips.FEWEST / len(plan.prompts))
-                raise _Skip(no_room(fewest))
+                raise _Skip(self._no_room(fewest))
             plan = plan.cut(holds)
         stage = Stage(
             name=FLIP,
@@ -237,7 +242,8 @@ class Climb:
             cold=self.settings.cold,
         )
         if made is None:
-            raise _Skip(no_room(least_cost(self.rate, design)))
+            share = share_of(last=last, toy=self.runtime.about.toy)
+            raise _Skip(self._no_room(least_cost(self.rate, design), share))
         return made
 
     async def _piloted(self, design: NeedleDesign, start: int | None) -> NeedleDesign:
@@ -320,7 +326,7 @@ class Climb:
             if fits(price, self.meter.left(), 0.9):
                 return wanted
             contents -= 1
-        raise _Skip(no_room(price))
+        raise _Skip(self._no_room(price, 0.9))
 
     def _flip_period(self) -> int | None:
         """The period that the flip found, whatever it follows."""

@@ -168,7 +168,7 @@ def _needles(
         )
         if fit_in is None:
             price = least_cost(rate, design) + pilot
-            return RungPlan(name, design.context_tokens, 0, price, no_room(price))
+            return RungPlan(name, design.context_tokens, 0, price, no_room(price, left))
         design = fit_in
     price = needle_cost(rate, design) + pilot
     return RungPlan(name, design.context_tokens, design.contexts, price)
@@ -190,7 +190,7 @@ def _confirm(design: NeedleDesign, settings: Settings, rate: Rate, left: Budget)
 
 
 def _why_not(price: Cost, left: Budget) -> str | None:
-    return None if fits(price, left) else no_room(price)
+    return None if fits(price, left) else no_room(price, left)
 
 
 def _without(left: Budget, price: Cost) -> Budget:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ PILOT_SHARE = 0.34
 USUAL = 4096
 LONG = 100.0
 """Seconds from which a time is said in minutes."""
+SPARE = 1.1
+"""Advised tokens and dollars over those reckoned."""
 
 
 def rung_name(name: str) -> str:
@@ -89,11 +92,74 @@ def least_cost(rate: Rate, design: NeedleDesign) -> Cost:
     return needle_cost(rate, fewest)
 
 
-def no_room(price: Cost) -> Message:
-    """Says what something needs that the budget does not hold."""
+def no_room(
+    price: Cost, left: Budget | None = None, *, budget: Budget | None = None, share: float = 1.0
+) -> Message:
+    """Says what something needs that the budget does not hold, in the unit that is shortest.
+
+    Args:
+        price: Of the least that is worth asking.
+        left: Of the budget; without it time and tokens are named.
+        budget: The whole of it: what was used of it already will be used again.
+        share: Of what is left that may be used.
+
+    Returns:
+        With the ``--budget`` options that would hold it among its values, as ``option``.
+    """
+    lacks = [] if left is None else _lacking(price, left, share)
+    values = {
+        "seconds": price.seconds,
+        "tokens": price.tokens,
+        "option": " ".join(
+            _option(name, need / share + _used(name, left, budget)) for name, need in lacks
+        ),
+    }
+    if lacks and lacks[0][0] != "seconds":
+        name, need = lacks[0]
+        return message(f"run.no-room-{name}", **{**values, name: need})
     if price.seconds < LONG:
-        return message("run.no-room", seconds=price.seconds, tokens=price.tokens)
-    return message("run.no-room-long", minutes=price.seconds / 60, tokens=price.tokens)
+        return message("run.no-room", **values)
+    return message("run.no-room-long", **{**values, "minutes": price.seconds / 60})
+
+
+def _lacking(price: Cost, left: Budget, share: float) -> list[tuple[str, float]]:
+    """Units of which there is too little, with what is needed of each; the shortest first."""
+    needs: dict[str, float] = {
+        "seconds": price.seconds,
+        "tokens": price.tokens,
+        "questions": price.questions + price.prefills,
+        "dollars": price.dollars(left) or 0.0,
+    }
+    ratios = [
+        (bound * share / need, name)
+        for name, need in needs.items()
+        if need and (bound := getattr(left, name)) is not None
+    ]
+    return [(name, needs[name]) for ratio, name in sorted(ratios) if ratio < 1.0]
+
+
+def _used(name: str, left: Budget | None, budget: Budget | None) -> float:
+    """What a budget has less than it had."""
+    before, now = getattr(budget, name, None), getattr(left, name, None)
+    return 0.0 if before is None or now is None else float(before - now)
+
+
+def _option(name: str, amount: float) -> str:
+    """The ``--budget`` option for so much; time and tokens vary, questions are counted."""
+    if name == "questions":
+        return f"--budget {math.ceil(amount - 1e-9)}q"
+    if name == "tokens":
+        return f"--budget {math.ceil(SPARE * amount / 1000)}ktok"
+    if name == "dollars":
+        return f"--budget '${_dollars(SPARE * amount)}'"
+    return f"--budget {math.ceil(1.5 * amount / 60) + 1}m"
+
+
+def _dollars(value: float) -> str:
+    """To two digits, rounded up."""
+    digits = 1 - math.floor(math.log10(max(value, 1e-9)))
+    unit = 10.0**-digits
+    return f"{math.ceil(value / unit) * unit:.{max(0, digits)}f}"
 
 
 def pilot_tries(design: NeedleDesign, rate: Rate, left: Budget) -> int:
@@ -113,6 +179,11 @@ def most_records(design: NeedleDesign, vocab: Vocab, limits: Limits, template: T
     ):
         records -= step
     return max(step, records)
+
+
+def share_of(*, last: bool, toy: bool) -> float:
+    """Of what is left, what a rung of needles may use."""
+    return MOST if last or toy else HALF
 
 
 def fitted(
@@ -136,7 +207,7 @@ def fitted(
         toy: Toys are asked as much as ever fits.
         cold: Cold asks that the user wants.
     """
-    share = MOST if last or toy else HALF
+    share = share_of(last=last, toy=toy)
     fewest = 1 if toy or design.kind == "prefix" else FEWEST_CONTEXTS
     bare = replace(design, contexts=1, cold=0, repeats=0, alone=0)
     fit_in = room(needle_cost(rate, bare), left) * share
