@@ -298,6 +298,15 @@ def test_a_gap_without_variance_has_no_interval(at: dict[int, int]) -> None:
     assert gap_difference(few_that_fail(at), few_that_fail({}), 0.01, rng, paired=True) is None
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_one_task_of_six_does_not_settle_an_order(seed: int) -> None:
+    # The task that fails is in no draw of its half of three in (2/3)^3 = 30%: these draws are ties.
+    better, worse = few_that_fail({}), few_that_fail({5: 3})
+    rng = np.random.default_rng(seed)
+    chance = chance_of_wrong_order(better, worse, 1 / 48, rng, shared=True)
+    assert chance == pytest.approx(0.5 * (2 / 3) ** 3, abs=0.02)
+
+
 def test_the_chance_of_a_wrong_order_tells_apart() -> None:
     rng = np.random.default_rng(6)
     n = np.full((40, 4), 12)

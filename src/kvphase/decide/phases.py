@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -145,7 +146,11 @@ def chance_of_wrong_order(
     apart = apart[np.isfinite(apart)]
     if not len(apart):
         return None
-    moved = apart - apart.mean() + difference
+    shift = difference - float(apart.mean())
+    if abs(shift) <= 2.0 * float(apart.std()) / math.sqrt(len(apart)):
+        # No more than the draws' own error: it must not decide draws in which both are equal.
+        shift = 0.0
+    moved = apart + shift
     return float((moved < -1e-12).mean() + 0.5 * (np.abs(moved) <= 1e-12).mean())
 
 
