@@ -41,6 +41,15 @@ def measure_of(task: dict[str, Any]) -> str:
     return "score" if task["scored"] else "right"
 
 
+def with_measures(tasks: Sequence[dict[str, Any]], answers: Answers) -> tuple[dict[str, Any], ...]:
+    """The tasks, with right and wrong as the measure where not one answer came with a score."""
+    known = ~np.isnan(answers.logprob)
+    return tuple(
+        {**task, "scored": bool(task["scored"] and known[answers.item == i].any())}
+        for i, task in enumerate(tasks)
+    )
+
+
 def complete(plan: dict[str, Any], answers: Answers) -> int:
     """Shifts that every task and filler has an answer at, from the first on."""
     screen = answers.arm == Arm.SCREEN.value

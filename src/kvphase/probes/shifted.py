@@ -15,6 +15,7 @@ from kvphase.probes.shift_columns import (
     measure_of,
     outcome,
     residue_means,
+    with_measures,
 )
 from kvphase.stats import pads
 from kvphase.stats.audit import NEAR_TIE
@@ -99,7 +100,7 @@ class Found:
 
 def judged(plan: dict[str, Any], answers: Answers) -> Found:
     """The verdict over all tasks, fillers and shifts that were answered at every filler."""
-    tasks = plan["tasks"]
+    tasks = with_measures(plan["tasks"], answers)
     rng = np.random.default_rng([plan["seed"], 0x7368])
     count = complete(plan, answers)
     outcomes = [outcome(tasks, i, answers, Arm.SCREEN, count) for i in range(len(tasks))]
@@ -303,7 +304,7 @@ def _asked(tasks: Sequence[dict[str, Any]], answers: Answers) -> _Asked:
 
 def _notes(plan: dict[str, Any], answers: Answers) -> tuple[str, ...]:
     """What a reader should know besides the verdict."""
-    notes = []
+    notes: list[str] = []
     cold = answers.where(answers.arm == Arm.COLD.value)
     for item, pad, text in zip(cold.item, cold.pad, cold.text, strict=True):
         first = (answers.item == item) & (answers.pad == pad) & (answers.block == 0)
@@ -312,9 +313,23 @@ def _notes(plan: dict[str, Any], answers: Answers) -> tuple[str, ...]:
             notes.append(message("shift.note-cold"))
     if cut := int((answers.correct < 0).sum()):
         notes.append(message("shift.note-cut", cut=cut, asked=len(answers)))
+    notes += _unscored(plan, answers)
     if not any(task["tail"] for task in plan["tasks"]):
         notes.append(message("shift.note-no-tail"))
     return tuple(notes)
+
+
+def _unscored(plan: dict[str, Any], answers: Answers) -> list[str]:
+    """What to say of answers without a score where the score was to be the measure."""
+    tasks = plan["tasks"]
+    lost: list[str] = []
+    told = [i for i, task in enumerate(with_measures(tasks, answers)) if task["scored"]]
+    if never := sum(task["scored"] for task in tasks) - len(told):
+        lost.append(message("shift.note-no-scores", count=never, tasks=len(tasks)))
+    mine = np.isnan(answers.logprob[np.isin(answers.item, told)])
+    if mine.any():
+        lost.append(message("shift.note-unscored", missing=int(mine.sum()), asked=len(mine)))
+    return lost
 
 
 def _decided(seen: _Seen, asked: _Asked, notes: tuple[str, ...]) -> Found:

@@ -9,6 +9,7 @@ import numpy as np
 from rich.text import Text
 
 from kvphase.catalogue import Catalogue, Message, message
+from kvphase.probes.shift_columns import with_measures
 from kvphase.report.lines import Glyphs, clean, left, right, show
 from kvphase.report.terminal import ENGLISH, STYLES, show_compression, verdict_name
 from kvphase.types import Arm
@@ -75,7 +76,7 @@ def _show_single(run: ShiftRun, out: Console, say: Catalogue) -> None:
     task, answers = run.plan["tasks"][0], run.answers
     groups = _groups(run, 0)
     show(out, say("shift.table" if task["marked"] else "shift.table-unmarked"))
-    scored = task["scored"]
+    scored = with_measures(run.plan["tasks"], answers)[0]["scored"]
     heads = [say(f"shift.column-{name}") for name in ("shift", "target", "answer")]
     line = f"  {right(heads[0], 6)}{right(heads[1], 10)}  {left(heads[2], _ANSWER)}"
     if scored:
@@ -92,15 +93,20 @@ def _show_single(run: ShiftRun, out: Console, say: Catalogue) -> None:
             text = Text(line, style="" if _right(run, rows) else "red")
             if scored:
                 p = float(np.mean(np.exp(answers.logprob[rows])))
-                bar = glyphs.full * round(_BAR * p)
-                text.append(f" {100 * p:5.1f}% {left(bar, _BAR)}")
+                bar = "" if np.isnan(p) else glyphs.full * round(_BAR * p)
+                text.append(f" {_percent(p)} {left(bar, _BAR)}")
                 if task["against"]:
                     q = float(np.mean(np.exp(answers.against[rows])))
-                    text.append(f" {100 * q:5.1f}%")
+                    text.append(f" {_percent(q)}")
             text.rstrip()
             out.print(text, soft_wrap=True)
     if task["expected"] is None:
         _show_groups(groups, out, say)
+
+
+def _percent(share: float) -> str:
+    """A probability in a column; a dash where an answer came without it."""
+    return right("-", 6) if np.isnan(share) else f"{100 * share:5.1f}%"
 
 
 def rows_by_pad(run: ShiftRun, item: int, arm: Arm, block: int | None) -> dict[int, list[int]]:
@@ -197,7 +203,7 @@ def _show_moves(run: ShiftRun, out: Console, say: Catalogue) -> None:
                 line += f"{run.answers.position[rows[0]]:>8}  "
                 line += left(_answer(run, rows, groups), _ANSWER)
                 if task["scored"]:
-                    line += f" {100 * float(np.exp(run.answers.logprob[rows[0]])):5.1f}%"
+                    line += f" {_percent(float(np.exp(run.answers.logprob[rows[0]])))}"
                 text = Text(line.rstrip(), style="" if _right(run, rows) else "red")
                 out.print(text, soft_wrap=True)
 
@@ -214,7 +220,7 @@ def _show_verdict(run: ShiftRun, out: Console, say: Catalogue) -> None:
         show(out, say("terminal.settle", what=found.would_settle))
     for one in verdict_lines(found, len(run.plan["tasks"]) == 1):
         show(out, say.of(one))
-    for note in [*found.notes, *notes_of(run.plan)]:
+    for note in [*found.notes, *notes_by_kind(run.plan)]:
         show(out, say("terminal.note", note=note), "dim")
 
 
@@ -261,12 +267,51 @@ def notes_of(plan: dict[str, Any]) -> list[str]:
     notes: dict[str, str] = {}
     for task in plan["tasks"]:
         for kept in task["notes"]:
-            values = {n: _message(v) for n, v in kept.get("values", {}).items()}
-            text = message(kept["key"], **values) if "key" in kept else kept["text"]
+            text = _note(kept)
             if len(plan["tasks"]) > 1 and kept.get("key") != "shift.note-unmarked":
                 text = message("shift.note-of", name=clean(task["name"]), note=text)
             notes.setdefault(str(text), text)
     return list(notes.values())
+
+
+def notes_by_kind(plan: dict[str, Any]) -> list[str]:
+    """As `notes_of`, but one line for notes of a kind that several tasks have."""
+    tasks = plan["tasks"]
+    kinds: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for task in tasks:
+        for kept in task["notes"]:
+            kind = (kept.get("key") or str(kept["text"]), _family(kept))
+            kinds[kind].append(kept)
+    if len(tasks) == 1 or all(len(same) == 1 for same in kinds.values()):
+        return notes_of(plan)
+    return [
+        message("shift.note-tasks", note=_common(same), count=len(same), tasks=len(tasks))
+        for same in kinds.values()
+    ]
+
+
+def _family(kept: dict[str, Any]) -> str:
+    """The filler that a note is about, if it is about one."""
+    return str(kept.get("values", {}).get("family", ""))
+
+
+_OF_SOME = {
+    "shift.note-twice": "shift.note-twice-some",
+    "shift.note-elsewhere": "shift.note-elsewhere-some",
+}
+"""Notes that quote one task's answer, and what says the same of several tasks."""
+
+
+def _common(same: Sequence[dict[str, Any]]) -> str:
+    """What notes of a kind have in common."""
+    key = _OF_SOME.get(same[0].get("key", "")) if len(same) > 1 else None
+    return _note(same[0]) if key is None else message(key)
+
+
+def _note(kept: dict[str, Any]) -> str:
+    """A note as the manifest holds it."""
+    values = {n: _message(v) for n, v in kept.get("values", {}).items()}
+    return message(kept["key"], **values) if "key" in kept else str(kept["text"])
 
 
 def _message(value: Any) -> Any:  # noqa: ANN401 - a note's value as the manifest holds it

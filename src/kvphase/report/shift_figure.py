@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kvphase.probes.shift_columns import complete, level_of, measure_of
+from kvphase.probes.shift_columns import complete, level_of, measure_of, with_measures
 from kvphase.report.charts import Titles, accuracy_axis, finish, kind_colour, residue_axis
 from kvphase.report.tables import Figure, Table, ends, kind_of
 from kvphase.report.words import percent
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 def shift_figure(run: ShiftRun, model: str, say: Catalogue) -> Figure | None:
     """The mean over tasks and fillers at each shift; None with too few answers."""
-    tasks, answers = run.plan["tasks"], run.answers
+    answers = run.answers
+    tasks = with_measures(run.plan["tasks"], answers)
     count = complete(run.plan, answers)
     if not count:
         return None

@@ -16,7 +16,7 @@ import numpy as np
 from kvphase.catalogue import Catalogue
 from kvphase.report.lines import clean
 from kvphase.report.page import Shown, environment, pictured, policy_for
-from kvphase.report.shift import notes_of, rows_by_pad, verdict_lines
+from kvphase.report.shift import notes_by_kind, rows_by_pad, verdict_lines
 from kvphase.report.shift_figure import shift_figure
 from kvphase.report.tables import Table
 from kvphase.report.theme import drawable
@@ -92,7 +92,7 @@ def shift_page(run: ShiftRun, language: Language) -> str:
             lines=[clean(say.of(line)) for line in verdict_lines(found, _single(run))],
             control=_control(run, say),
             means=_means(run, say),
-            notes=[clean(say.of(note)) for note in (*found.notes, *notes_of(run.plan))],
+            notes=[clean(say.of(note)) for note in (*found.notes, *notes_by_kind(run.plan))],
             partial=run.partial,
             traffic=bool(run.manifest.get("traffic")),
             more=max(0, len(run.plan["tasks"]) - MOST_TASKS),

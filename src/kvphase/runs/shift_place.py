@@ -64,6 +64,19 @@ class Rendered:
         """Tokens of pieces of text."""
         return [len(ids) for ids in await self._runtime.tokenize(texts, special=False)]
 
+    async def unspelled(self, text: str) -> int:
+        """Offset of the first character that a toy cannot spell; the length if it can all."""
+        (ids,) = await self._runtime.tokenize([text], special=True)
+        if UNKNOWN not in ids:
+            return len(text)
+        wanted = ids[: ids.index(UNKNOWN) + 1]
+        low, high = 0, len(text)
+        while high - low > 1:  # a beginning of `high` characters holds it, one of `low` does not
+            middle = (low + high) // 2
+            (got,) = await self._runtime.tokenize([text[:middle]], special=True)
+            low, high = (low, middle) if got[: len(wanted)] == wanted else (middle, high)
+        return low
+
     async def index(self, source: Source, spot: Spot, ids: Sequence[int]) -> int:
         """Index of the token that holds the character behind ``spot``."""
         (text,) = await self.texts([source.filled(spot, _MARKER)])

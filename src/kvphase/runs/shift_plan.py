@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ SHORT, LONG, CHAT = 16, 64, 8
 chat may add before a word that was asked for."""
 
 
+_WORD = re.compile(r" ?\w{1,40}")
 _OPEN = tuple("\"'([{<=/`")
 """Characters behind which an answer follows without a space."""
 
@@ -67,7 +69,7 @@ async def _task(runtime: Runtime, source: Source, options: Options, seed: int) -
     check_rule(source.name, source.match, source.answer)
     (ids,) = await rendered.ids([source])
     if max(ids) >= UNKNOWN:
-        raise UsageError(message("shift.unspelled", name=source.name, at=ids.index(max(ids))))
+        raise UsageError(await _unspelled(rendered, source))
     answers = await spelled_answers(runtime, rendered, source)
     generate = tokens_to_generate(source, answers.size)
     _must_fit(runtime, source, len(ids), generate)
@@ -95,6 +97,20 @@ async def _task(runtime: Runtime, source: Source, options: Options, seed: int) -
         moved=places,
         scored=answers.scored,
         notes=_notes(source, sweeps, tail, options),
+    )
+
+
+async def _unspelled(rendered: Rendered, source: Source) -> str:
+    """Names the first character that the model cannot spell, with its word, and its place."""
+    (text,) = await rendered.texts([source])
+    at = await rendered.unspelled(text)
+    before, word = text[:at], _WORD.match(text, at)
+    return message(
+        "shift.unspelled-at",
+        name=source.name,
+        character=word[0] if word else text[at : at + 1],
+        line=before.count("\n") + 1,
+        column=at - before.rfind("\n"),
     )
 
 

@@ -65,7 +65,8 @@ class Scorer:
 
         Args:
             tokenize: Ids of texts.
-            bare: Answers begin a text of their own, as in a chat: without their leading space.
+            bare: Answers begin a text of their own, as in a chat: mostly without their leading
+                space. The likelier spelling counts.
         """
         self._tokenize = tokenize
         self._bare = bare
@@ -83,9 +84,21 @@ class Scorer:
 
         A text of several tokens has the score of the token that it begins with, or none.
         """
+        bare = text.lstrip()
+        if not (self._bare and bare):
+            return await self._spelled(scores, text)
+        # A mere space may be the first token of any answer: it says nothing of this one.
+        telling = [score for score in scores if not score.text or score.text.strip()]
+        found = [
+            await self._spelled(scores, bare),
+            await self._spelled(telling, f" {bare}"),
+        ]
+        return max((one for one in found if one is not None), default=None)
+
+    async def _spelled(self, scores: Sequence[Score], text: str) -> float | None:
+        """Of ``text`` spelled just so."""
         if not scores:
             return None
-        text = text.lstrip() if self._bare else text
         if scores[0].id is not None:
             return await self._by_id(scores, text)
         found = exact(scores, text)
