@@ -41,7 +41,7 @@ def main() -> int:
     same = counted = 0
     for ask, text in zip(asks, answers.text, strict=True):
         ids = list(ask.prompt)
-        prompt = ids if words is None else words.decode(ids, skip_special_tokens=False)
+        prompt: Any = ids if words is None else words.decode(ids, skip_special_tokens=False)
         if words is not None and words.bos_token is not None and ids[0] == words.bos_token_id:
             prompt = prompt.removeprefix(words.bos_token)
         body = {"model": model, "prompt": prompt, "max_tokens": ask.generate, "temperature": 0}
