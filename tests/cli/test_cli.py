@@ -84,7 +84,7 @@ def test_a_plan_asks_nothing_in_earnest_and_leaves_nothing(tmp_path: Path) -> No
     done = kvphase("check", "toy:full", "--plan", "--json", cwd=tmp_path)
     plan = json.loads(done.stdout)
     assert [rung["rung"] for rung in plan["rungs"]] == ["flip", "needle-405", "confirm-405"]
-    assert plan["rungs"][1]["contexts"] == 225
+    assert plan["rungs"][1]["contexts"] == 260
     assert list(tmp_path.iterdir()) == []
     shown = kvphase("check", "toy:full", "--plan", "--price", "1,2", "--budget", "$5", cwd=tmp_path)
     assert "$" in shown.stdout

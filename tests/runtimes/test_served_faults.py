@@ -239,8 +239,9 @@ def test_a_prefix_that_is_never_found_is_counted() -> None:
         lost: int = runtime.lost_prefix
         return lost
 
-    assert use(Speaker("vllm", block=10_000), job) == 3  # the first two are expected to miss
-    assert use(Speaker("sglang", block=10_000), job) == 4
+    assert use(Speaker("sglang", block=10_000), job) == 4  # the first is expected to miss
+    # One that tells of hits alone has none to tell of, and these are too brief to tell by time.
+    assert use(Speaker("vllm", block=10_000), job) == 0
     assert use(Speaker("vllm"), job) == 0
 
 
