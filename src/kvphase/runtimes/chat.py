@@ -20,12 +20,10 @@ from kvphase.runtimes.http import Refused, post_stream, said
 from kvphase.runtimes.llamacpp_wire import read
 from kvphase.runtimes.openai import (
     ANSWER_BYTES,
-    ASSUMED_CONTEXT,
     ECHO_BYTES,
-    assumed,
 )
 from kvphase.runtimes.openai_wire import Chunk, answer_of
-from kvphase.runtimes.served import TRIAL, Answer, Served, trial
+from kvphase.runtimes.served import ASSUMED_CONTEXT, TRIAL, Answer, Served, trial
 from kvphase.runtimes.tokenizing import words_of
 from kvphase.types import Limits, Template
 
@@ -61,6 +59,7 @@ def first_word(text: str) -> str:
 class Chat(Served):
     """A model behind ``/v1/chat/completions``."""
 
+    able: ClassVar[Limits] = Limits(ASSUMED_CONTEXT, ids=False, cold=False)
     path: ClassVar[str] = "v1/chat/completions"
     bare: ClassVar[bool] = True
     scores: int = SCORES
@@ -194,6 +193,8 @@ class Chat(Served):
 class OpenAIChat(Chat):
     """Any endpoint with OpenAI's chat API."""
 
+    called: ClassVar[str] = "OpenAI chat"
+
 
 async def recognises(server: Server) -> bool:
     """Whether there is a chat; what else the server is does not matter."""
@@ -211,19 +212,7 @@ async def connect(server: Server, choice: Choice) -> OpenAIChat:
     words = await words_of(server, choice, card.id)
     if words is None:
         raise UsageError(message("runtime.no-tokenizer"))
-    runtime = OpenAIChat(
-        server,
-        server.about("OpenAI chat", card.id, extra=assumed(card.context)),
-        Limits(
-            context_tokens=card.context or ASSUMED_CONTEXT,
-            ids=False,
-            cold=False,
-            bos=words.bos,
-            tokenizer=words.source,
-        ),
-        words,
-        card.id,
-    )
+    runtime = OpenAIChat.of(server, words, card.id, context=card.context)
     await runtime.negotiate()
     return runtime
 

@@ -18,7 +18,6 @@ from kvphase.runtimes.adapters import Adapter, Choice
 from kvphase.runtimes.chat import Chat
 from kvphase.runtimes.words import LocalWords
 from kvphase.tokens.local import load
-from kvphase.types import Limits
 
 if TYPE_CHECKING:
     from kvphase.runtimes.server import Server
@@ -33,6 +32,8 @@ CONTEXT = 1_000_000
 
 class DeepSeek(Chat):
     """DeepSeek's API."""
+
+    called: ClassVar[str] = "DeepSeek API"
 
     path: ClassVar[str] = "chat/completions"
     settle: ClassVar[int] = 2
@@ -66,19 +67,7 @@ async def connect(server: Server, choice: Choice) -> DeepSeek:
     """
     card = await server.pick(choice)
     words = choice.words() or LocalWords(load(TOKENIZER))
-    runtime = DeepSeek(
-        server,
-        server.about("DeepSeek API", card.id),
-        Limits(
-            context_tokens=card.context or CONTEXT,
-            ids=False,
-            cold=False,
-            bos=words.bos,
-            tokenizer=words.source,
-        ),
-        words,
-        card.id,
-    )
+    runtime = DeepSeek.of(server, words, card.id, context=card.context or CONTEXT)
     await runtime.negotiate()
     return runtime
 

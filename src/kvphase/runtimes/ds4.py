@@ -7,14 +7,12 @@ must agree. The server keeps one sequence, so questions on one prefix find it fr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvphase.runtimes.adapters import Adapter, Choice
 from kvphase.runtimes.chat import Chat
-from kvphase.runtimes.openai import ASSUMED_CONTEXT, assumed
 from kvphase.runtimes.words import LocalWords
 from kvphase.tokens.local import load
-from kvphase.types import Limits
 
 if TYPE_CHECKING:
     from kvphase.runtimes.server import Server
@@ -28,6 +26,8 @@ TOKENIZER = "deepseek-v4"
 
 class Ds4(Chat):
     """A ds4-server."""
+
+    called: ClassVar[str] = "ds4-server"
 
     scores: int = 0
 
@@ -55,19 +55,7 @@ async def connect(server: Server, choice: Choice) -> Ds4:
     """
     card = await server.pick(choice)
     words = choice.words() or LocalWords(load(TOKENIZER))
-    runtime = Ds4(
-        server,
-        server.about("ds4-server", card.id, extra=assumed(card.context)),
-        Limits(
-            context_tokens=card.context or ASSUMED_CONTEXT,
-            ids=False,
-            cold=False,
-            bos=words.bos,
-            tokenizer=words.source,
-        ),
-        words,
-        card.id,
-    )
+    runtime = Ds4.of(server, words, card.id, context=card.context)
     await runtime.negotiate()
     return runtime
 

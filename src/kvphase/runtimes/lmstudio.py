@@ -7,7 +7,7 @@ do), and what came from the cache is told by time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
@@ -15,7 +15,8 @@ from kvphase.catalogue import message
 from kvphase.errors import UsageError
 from kvphase.runtimes.adapters import Adapter, Choice
 from kvphase.runtimes.llamacpp_wire import read
-from kvphase.runtimes.openai import ASSUMED_CONTEXT, Completions, assumed
+from kvphase.runtimes.openai import Completions
+from kvphase.runtimes.served import ASSUMED_CONTEXT
 from kvphase.runtimes.server import Server, listed, shown_model
 from kvphase.types import Limits
 
@@ -47,6 +48,9 @@ class _List(BaseModel):
 
 class LMStudio(Completions):
     """A model that LM Studio has loaded."""
+
+    called: ClassVar[str] = "LM Studio"
+    able: ClassVar[Limits] = Limits(ASSUMED_CONTEXT, ids=False, cold=False)
 
     scores: int = 0
 
@@ -87,25 +91,13 @@ async def connect(server: Server, choice: Choice) -> LMStudio:
     if words is None:
         raise UsageError(message("runtime.no-tokenizer"))
     size = instance.config.get("context_length")
-    context = size if isinstance(size, int) else None
     quant = (model.quantization or {}).get("name")
-    runtime = LMStudio(
+    runtime = LMStudio.of(
         server,
-        server.about(
-            "LM Studio",
-            instance.id,
-            quant=quant if isinstance(quant, str) else None,
-            extra=assumed(context),
-        ),
-        Limits(
-            context_tokens=context or ASSUMED_CONTEXT,
-            ids=False,
-            cold=False,
-            bos=words.bos,
-            tokenizer=words.source,
-        ),
         words,
         instance.id,
+        context=size if isinstance(size, int) else None,
+        quant=quant if isinstance(quant, str) else None,
     )
     await runtime.negotiate()
     return runtime

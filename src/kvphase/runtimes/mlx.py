@@ -9,13 +9,14 @@ path that it has not.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvphase.catalogue import message
 from kvphase.errors import RuntimeFault, TransientFault, UsageError
 from kvphase.runtimes.adapters import Adapter, Choice
 from kvphase.runtimes.http import post_json
-from kvphase.runtimes.openai import ASSUMED_CONTEXT, Completions, assumed
+from kvphase.runtimes.openai import Completions
+from kvphase.runtimes.served import ASSUMED_CONTEXT
 from kvphase.types import Limits
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ TINY: dict[str, Any] = {"prompt": "a", "max_tokens": 1, "temperature": 0.0}
 
 class Mlx(Completions):
     """An mlx_lm.server."""
+
+    called: ClassVar[str] = "mlx_lm.server"
+    able: ClassVar[Limits] = Limits(ASSUMED_CONTEXT, ids=False, cold=False)
 
     scores: int = SCORES
 
@@ -84,23 +88,13 @@ async def connect(server: Server, choice: Choice) -> Mlx:
     version = await _fingerprint(server, name)
     cards = await server.cards()
     shown = cards[0].id if choice.model is None and len(cards) == 1 else name
-    runtime = Mlx(
+    runtime = Mlx.of(
         server,
-        server.about(
-            "mlx_lm.server",
-            shown,
-            build=version and "-".join(version.split("-")[:2]),
-            extra=assumed(None),
-        ),
-        Limits(
-            context_tokens=ASSUMED_CONTEXT,
-            ids=False,
-            cold=False,
-            bos=words.bos,
-            tokenizer=words.source,
-        ),
         words,
         name,
+        context=None,
+        shown=shown,
+        build=version and "-".join(version.split("-")[:2]),
     )
     await runtime.negotiate()
     return runtime

@@ -12,7 +12,7 @@ adds hits and misses, so what came from the cache is told by time.
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
@@ -21,9 +21,9 @@ from kvphase.errors import TransientFault, UsageError
 from kvphase.runtimes.adapters import Adapter, Choice
 from kvphase.runtimes.http import post_json, post_stream
 from kvphase.runtimes.llamacpp_wire import read
-from kvphase.runtimes.openai import ANSWER_BYTES, ASSUMED_CONTEXT, assumed
+from kvphase.runtimes.openai import ANSWER_BYTES
 from kvphase.runtimes.scores import Score, ranked, value
-from kvphase.runtimes.served import TRIAL, Answer, Served, trial
+from kvphase.runtimes.served import ASSUMED_CONTEXT, TRIAL, Answer, Served, trial
 from kvphase.runtimes.server import Server, listed, shown_model
 from kvphase.runtimes.words import LocalWords
 from kvphase.tokens.local import from_metadata
@@ -68,6 +68,11 @@ class _Generated(BaseModel):
 
 class Ollama(Served):
     """A model that Ollama has loaded."""
+
+    called: ClassVar[str] = "Ollama"
+    able: ClassVar[Limits] = Limits(
+        ASSUMED_CONTEXT, ids=False, top_logprobs=SCORES, cache_report=False, cold=False
+    )
 
     async def request(self, ask: Ask, *, salt: str | None = None) -> Answer:
         """As `Served.request`; a salt is not known to this API."""
@@ -143,26 +148,13 @@ async def connect(server: Server, choice: Choice) -> Ollama:
     )
     version = (await server.page("api/version")).get("version")
     quant = loaded.details.get("quantization_level")
-    runtime = Ollama(
+    runtime = Ollama.of(
         server,
-        server.about(
-            "Ollama",
-            loaded.model,
-            build=str(version),
-            quant=quant if isinstance(quant, str) else None,
-            extra=assumed(loaded.context_length),
-        ),
-        Limits(
-            context_tokens=loaded.context_length or ASSUMED_CONTEXT,
-            ids=False,
-            top_logprobs=SCORES,
-            cache_report=False,
-            cold=False,
-            bos=words.bos,
-            tokenizer=words.source,
-        ),
         words,
         loaded.model,
+        context=loaded.context_length,
+        build=str(version),
+        quant=quant if isinstance(quant, str) else None,
     )
     asked = trial((*words.bos, *(await runtime.tokenize([TRIAL]))[0]))
     runtime.check(asked, await runtime.in_time(asked))

@@ -16,7 +16,7 @@ from kvphase.runtimes.adapters import Adapter, Choice, Elsewhere
 from kvphase.runtimes.http import Refused, post_stream, said
 from kvphase.runtimes.llamacpp_wire import read
 from kvphase.runtimes.openai_wire import Chunk, answer_of
-from kvphase.runtimes.served import TRIAL, Answer, Served, trial
+from kvphase.runtimes.served import ASSUMED_CONTEXT, TRIAL, Answer, Served, trial
 from kvphase.runtimes.tokenizing import words_of
 from kvphase.types import Limits
 
@@ -24,12 +24,10 @@ if TYPE_CHECKING:
     from kvphase.runtimes.server import Server
     from kvphase.types import Ask
 
-__all__ = ["ADAPTER", "ASSUMED_CONTEXT", "Completions", "OpenAI", "assumed"]
+__all__ = ["ADAPTER", "Completions", "OpenAI"]
 
 SCORES = (20, 5, 0)
 """Next tokens whose log-probabilities are asked for; the first number that is not refused."""
-ASSUMED_CONTEXT = 16_384
-"""Where a server does not say how much fits. A prompt that does not is refused, or cut and seen."""
 ANSWER_BYTES = 4 * 2**20
 """Longest answer that is read: a few tokens with their scores."""
 ECHO_BYTES = 64
@@ -151,12 +149,8 @@ class Completions(Served):
 class OpenAI(Completions):
     """Any server with OpenAI's completions API."""
 
-
-def assumed(context: int | None) -> dict[str, str]:
-    """What `kvphase info` says of a context length that the server does not tell."""
-    if context is not None:
-        return {}
-    return {"context": message("endpoint.context.assumed", n=ASSUMED_CONTEXT)}
+    called: ClassVar[str] = "OpenAI completions"
+    able: ClassVar[Limits] = Limits(ASSUMED_CONTEXT, cold=False)
 
 
 async def recognises(server: Server) -> bool:
@@ -175,18 +169,7 @@ async def connect(server: Server, choice: Choice) -> OpenAI:
     words = await words_of(server, choice, card.id)
     if words is None:
         raise UsageError(message("runtime.no-tokenizer"))
-    runtime = OpenAI(
-        server,
-        server.about("OpenAI completions", card.id, extra=assumed(card.context)),
-        Limits(
-            context_tokens=card.context or ASSUMED_CONTEXT,
-            cold=False,
-            bos=words.bos,
-            tokenizer=words.source,
-        ),
-        words,
-        card.id,
-    )
+    runtime = OpenAI.of(server, words, card.id, context=card.context)
     await runtime.negotiate()
     return runtime
 

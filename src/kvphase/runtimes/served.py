@@ -13,7 +13,7 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kvphase.catalogue import message
 from kvphase.errors import RuntimeFault, TransientFault
@@ -21,7 +21,7 @@ from kvphase.runtimes.http import ANSWER_SECONDS, Busy, Unreachable, said
 from kvphase.runtimes.reuse import Reuse
 from kvphase.runtimes.scores import Score, Scorer, margin
 from kvphase.runtimes.server import Server, shown_model
-from kvphase.types import Arm, Ask, Reply
+from kvphase.types import Arm, Ask, Limits, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,14 +29,16 @@ if TYPE_CHECKING:
     import httpx2
 
     from kvphase.runtimes.words import Words
-    from kvphase.types import About, Limits, Template
+    from kvphase.types import About, Template
 
-__all__ = ["TRIAL", "Answer", "Served", "trial"]
+__all__ = ["ASSUMED_CONTEXT", "TRIAL", "Answer", "Served", "trial"]
 
 TRIAL = " one two three four five"
 """Asked once or twice to learn what a server does with a prompt."""
 TRIAL_TOKENS = 300
 """At least one whole block of any server's cache."""
+ASSUMED_CONTEXT = 16_384
+"""Where a server does not say how much fits. A prompt that does not is refused, or cut and seen."""
 SHORT_TOKENS = 512
 """A prompt without a shared prefix is asked like a question up to this length."""
 
@@ -72,6 +74,10 @@ class Served(ABC):
     """Questions on a prefix before the server is expected to find it."""
     bare: ClassVar[bool] = False
     """Answers begin without a leading space, as a chat's do."""
+    called: ClassVar[str]
+    """The server's name, as `kvphase info` shows it."""
+    able: ClassVar[Limits] = Limits(ASSUMED_CONTEXT)
+    """What all such servers can do."""
     traffic: int | None = None
     """Such servers do not tell whether others are at work."""
 
@@ -99,6 +105,41 @@ class Served(ABC):
         self._answering: str | None = None
         self._was_away = False
         self._turn = asyncio.Lock()
+
+    @classmethod
+    def of(
+        cls,
+        server: Server,
+        words: Words,
+        model: str,
+        *,
+        context: int | None,
+        shown: str | None = None,
+        build: str | None = None,
+        quant: str | None = None,
+    ) -> Self:
+        """One of this class as it is before anything was tried.
+
+        Args:
+            server: Where it is.
+            words: Whose tokenizer counts.
+            model: As requests must name it.
+            context: Tokens that fit, as far as the server says.
+            shown: The model's name, if not ``model``.
+            build: The server's version.
+            quant: The model's quantisation.
+        """
+        extra = (
+            {} if context else {"context": message("endpoint.context.assumed", n=ASSUMED_CONTEXT)}
+        )
+        about = server.about(cls.called, shown or model, build=build, quant=quant, extra=extra)
+        limits = replace(
+            cls.able,
+            context_tokens=context or ASSUMED_CONTEXT,
+            bos=words.bos,
+            tokenizer=words.source,
+        )
+        return cls(server, about, limits, words, model)
 
     @property
     def client(self) -> httpx2.AsyncClient:

@@ -17,9 +17,9 @@ from kvphase.errors import TransientFault
 from kvphase.runtimes.adapters import Adapter, Choice
 from kvphase.runtimes.http import post_stream
 from kvphase.runtimes.llamacpp_wire import read
-from kvphase.runtimes.openai import ANSWER_BYTES, ASSUMED_CONTEXT, ECHO_BYTES
+from kvphase.runtimes.openai import ANSWER_BYTES, ECHO_BYTES
 from kvphase.runtimes.scores import Score, ranked, value
-from kvphase.runtimes.served import Answer, Served
+from kvphase.runtimes.served import ASSUMED_CONTEXT, Answer, Served
 from kvphase.runtimes.server import Server
 from kvphase.runtimes.words import PromptWords
 from kvphase.types import Limits
@@ -50,6 +50,9 @@ class _Generated(BaseModel):
 
 class SGLang(Served):
     """An SGLang server."""
+
+    called: ClassVar[str] = "SGLang"
+    able: ClassVar[Limits] = Limits(ASSUMED_CONTEXT, top_logprobs=SCORES, concurrency=ABREAST)
 
     grain: ClassVar[int] = 256
     """The largest page: DeepSeek-V4's."""
@@ -135,18 +138,12 @@ async def connect(server: Server, choice: Choice) -> SGLang:
     words = choice.words() or await PromptWords.connect(server.client, card.id)
     facts = await server.page("server_info") or await server.page("get_server_info")
     version, context = facts.get("version"), card.context or facts.get("context_length")
-    runtime = SGLang(
+    runtime = SGLang.of(
         server,
-        server.about("SGLang", card.id, build=version if isinstance(version, str) else None),
-        Limits(
-            context_tokens=context if isinstance(context, int) else ASSUMED_CONTEXT,
-            top_logprobs=SCORES,
-            bos=words.bos,
-            tokenizer=words.source,
-            concurrency=ABREAST,
-        ),
         words,
         card.id,
+        context=context if isinstance(context, int) else None,
+        build=version if isinstance(version, str) else None,
     )
     runtime.path = await _path(server)
     await runtime.try_cache()

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvphase.runtimes.adapters import Adapter, Choice
-from kvphase.runtimes.openai import ASSUMED_CONTEXT, Completions
+from kvphase.runtimes.openai import Completions
+from kvphase.runtimes.served import ASSUMED_CONTEXT
 from kvphase.runtimes.words import PromptWords
 from kvphase.types import Limits
 
@@ -27,6 +28,9 @@ ABREAST = 16
 
 class VLlm(Completions):
     """A vLLM server."""
+
+    called: ClassVar[str] = "vLLM"
+    able: ClassVar[Limits] = Limits(ASSUMED_CONTEXT, concurrency=ABREAST)
 
     grain: ClassVar[int] = 256
     """The largest block: DeepSeek-V4's."""
@@ -66,17 +70,12 @@ async def connect(server: Server, choice: Choice) -> VLlm:
     card = await server.pick(choice)
     words = choice.words() or await PromptWords.connect(server.client, card.id)
     version = (await server.page("version")).get("version")
-    runtime = VLlm(
+    runtime = VLlm.of(
         server,
-        server.about("vLLM", card.id, build=version if isinstance(version, str) else None),
-        Limits(
-            context_tokens=card.context or ASSUMED_CONTEXT,
-            bos=words.bos,
-            tokenizer=words.source,
-            concurrency=ABREAST,
-        ),
         words,
         card.id,
+        context=card.context,
+        build=version if isinstance(version, str) else None,
     )
     await runtime.negotiate()
     return runtime
