@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,10 +58,32 @@ def test_a_llama_server_that_comes_back_with_another_model_stops_the_run(at: int
         measured("llama-server", asked, choice=Choice(), faults=f"restart={at}")
 
 
-@pytest.mark.parametrize("dialect", ["vllm", "openai", "chat"])
-def test_another_model_after_a_restart_stops_the_run(dialect: str, tmp_path: Path) -> None:
-    with pytest.raises(RuntimeFault, match=r"another model|connection broke") as caught:
-        measured(dialect, asked, choice=choice(dialect, tmp_path), faults="restart=8")
+@pytest.mark.parametrize(("dialect", "at"), [("sglang", 5), ("openai", 6), ("chat", 6)])
+def test_another_model_after_a_restart_stops_the_run(dialect: str, at: int, tmp_path: Path) -> None:
+    # The request that breaks is a question whose prefix was found before, so it is sent again.
+    with pytest.raises(RuntimeFault, match="answers with another model: toy:w4s4 instead of"):
+        measured(dialect, asked, choice=choice(dialect, tmp_path), faults=f"restart={at}")
+
+
+async def asked_whole(runtime: Runtime) -> list[Reply]:
+    """As a run asks, each prompt for itself: all are short, so any of them is sent again."""
+    asks = questions(runtime.limits.bos)
+    return [await complete(replace(ask, prefix=(), suffix=ask.prompt), runtime) for ask in asks]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_another_model_is_noticed_between_short_prompts(dialect: str, tmp_path: Path) -> None:
+    # Request 8 is one of the nine questions of every dialect: four or fewer come before them.
+    with pytest.raises(RuntimeFault, match="answers with another model: toy:w4s4 instead of"):
+        measured(dialect, asked_whole, choice=choice(dialect, tmp_path), faults="restart=8")
+
+
+@pytest.mark.parametrize(("dialect", "at"), [("vllm", 8), ("sglang", 6), ("openai", 4)])
+def test_a_prefill_that_breaks_off_with_a_restart_stops_the_run(
+    dialect: str, at: int, tmp_path: Path
+) -> None:
+    with pytest.raises(RuntimeFault, match=r"connection broke .* prefilled") as caught:
+        measured(dialect, asked, choice=choice(dialect, tmp_path), faults=f"restart={at}")
     assert not isinstance(caught.value, TransientFault)
 
 

@@ -271,7 +271,7 @@ class Served(ABC):
             self._limits = replace(self._limits, cold=hidden)
 
     async def _same_model(self) -> None:
-        """After a lost connection: a server that was started again must serve the same model."""
+        """After a failure: a server that was started again must serve the same model."""
         if not self._was_away:
             return
         now = await self.identity()
@@ -287,13 +287,13 @@ class Served(ABC):
             if cheap:
                 return await self.in_time(ask, salt)
             return await self.request(ask, salt=salt)
-        except Unreachable:
-            self.reuse.forget()  # a server that went away comes back with an empty cache
-            self._was_away = True
-            raise
         except Busy:
             raise
         except TransientFault as fault:
+            self._was_away = True  # also where an answer broke off: another one may come back
+            if isinstance(fault, Unreachable):
+                self.reuse.forget()  # a server that went away comes back with an empty cache
+                raise
             if cheap:
                 raise
             raise RuntimeFault(
