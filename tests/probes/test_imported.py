@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -123,11 +122,28 @@ def test_missing_files_folders_and_columns(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=200))
-def test_no_file_causes_a_traceback(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
+def test_any_file_is_read_or_refused_in_one_sentence(
+    tmp_path_factory: pytest.TempPathFactory, raw: bytes
+) -> None:
     folder = tmp_path_factory.mktemp("any")
-    for text in (raw, b"position,correct\n" + raw, b"{" + raw):
-        with suppress(UsageError):
-            read_results(written(folder, text))
+    for text in (raw, b"position,correct\n" + raw, b"residue,n,correct\n" + raw, b"{" + raw):
+        try:
+            read = read_results(written(folder, text))
+        except UsageError as error:
+            said = str(error)
+            assert said.endswith(".")
+            assert "\n" not in said
+            continue
+        assert_meaningful(read)
+
+
+def assert_meaningful(read: ImportedRows | ImportedCounts) -> None:
+    """Answers are right or wrong, and counts are those of some of the answers."""
+    if isinstance(read, ImportedRows):
+        assert len(read.position) == len(read.correct) > 0
+        assert set(read.correct.tolist()) <= {0, 1}
+    else:
+        assert all(0 <= right <= n for n, right in zip(read.n, read.correct, strict=True))
 
 
 def imported(answers: Answers, *, clusters: bool = True) -> ImportedRows:

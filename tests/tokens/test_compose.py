@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,9 +32,12 @@ class Reader:
     """Two ids that this one merges although the survey's did not."""
     about: About = field(default_factory=lambda: About("reader", "reader"))
     traffic: int | None = None
+    read: list[str] = field(default_factory=list)
+    """The texts that were tokenized."""
 
     async def tokenize(self, texts: Sequence[str], *, special: bool = False) -> list[list[int]]:
         """As the file says, but for the merge."""
+        self.read += texts
         lines = await self.tokenizer.tokenize(texts, special=special)
         return [self._merged(line) for line in lines]
 
@@ -44,12 +48,12 @@ class Reader:
         return ids
 
     async def template(self) -> Template:
-        """Not used."""
-        raise NotImplementedError
+        """Never called: `verify` is given the template."""
+        raise AssertionError("the template was asked for")
 
     async def complete(self, ask: Ask) -> Reply:
-        """Not used."""
-        raise NotImplementedError
+        """Never called: nothing is asked to check a prompt."""
+        raise AssertionError("a question was asked")
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +71,13 @@ def prompt(vocab: Vocab, records: int = 12) -> list[int]:
     return [*ids, vocab.keys[0].id, vocab.separator.id]
 
 
+def spelled(vocab: Vocab, ids: Sequence[int]) -> str:
+    """The text of a prompt without its BOS."""
+    words = [*vocab.keys, *vocab.values, vocab.separator, vocab.terminator]
+    texts = {word.id: word.text for word in (*words, *itertools.chain(*vocab.phrases))}
+    return "".join(texts[token] for token in ids)
+
+
 def templates(tokenizer: FileTokenizer) -> Template:
     head, tail = asyncio.run(tokenizer.tokenize([HEAD.strip(), TAIL], special=True))
     return Template(tuple(head), tuple(tail), HEAD.strip(), TAIL, "t")
@@ -76,6 +87,8 @@ def test_exact_prompts_pass(tokenizer: FileTokenizer, vocab: Vocab) -> None:
     reader = Reader(tokenizer, Limits(4096, bos=(1,)))
     prompts = [[1, *prompt(vocab)], [1, *prompt(vocab, 3)], [1, *prompt(vocab)]]
     asyncio.run(verify(reader, vocab, Template(), prompts))
+    # Each prompt was read as a whole, and the one that came twice only once.
+    assert reader.read == [spelled(vocab, ids[1:]) for ids in prompts[:2]]
 
 
 def test_template_is_read_with_its_special_tokens(folder: Path) -> None:
