@@ -13,19 +13,36 @@ OTHER = ask(prefix=(*PREFIX, 7))
 
 
 @pytest.mark.parametrize(
-    ("seconds", "lost"),
+    ("seconds", "kept", "lost"),
     [
-        ((10.0, 0.5, 0.6), 0),
-        ((10.0, 9.0, 11.0), 2),
-        ((10.0, 0.5, 9.0, 0.5), 1),
-        ((0.3, 0.3, 0.3), 0),  # too quick to tell a prefill from the rest
+        ((10.0, 0.5, 0.6), 2, 0),
+        ((10.0, 9.0, 11.0), 0, 2),
+        ((10.0, 0.5, 9.0, 0.5), 2, 1),
+        ((10.0, 5.0, 5.1), 1, 1),  # half the first one's time at most
+        ((1.0, 0.6, 0.5), 1, 1),  # the shortest first one that tells
+        ((0.99, 0.99, 0.99), 2, 0),  # too quick to tell a prefill from the rest
     ],
 )
-def test_without_a_count_the_time_tells(seconds: tuple[float, ...], lost: int) -> None:
+def test_without_a_count_the_time_tells(seconds: tuple[float, ...], kept: int, lost: int) -> None:
     reuse = Reuse()
     for one in seconds:
         reuse.notice(ONE, None, one)
-    assert reuse.lost == lost
+    assert (reuse.kept, reuse.lost) == (kept, lost)
+
+
+def test_each_prefix_is_timed_by_its_own_first_question() -> None:
+    reuse = Reuse()
+    for one, seconds in ((ONE, 10.0), (ONE, 4.0), (OTHER, 4.0), (OTHER, 4.0), (OTHER, 1.0)):
+        reuse.notice(one, None, seconds)
+    assert (reuse.kept, reuse.lost) == (2, 1)
+    assert reuse.expects(OTHER)
+
+
+def test_without_a_count_a_server_that_settles_late_has_lost_nothing_before() -> None:
+    reuse = Reuse(settle=2)
+    for seconds in (10.0, 10.0, 1.0, 10.0):
+        reuse.notice(ONE, None, seconds)
+    assert (reuse.kept, reuse.lost) == (1, 1)
 
 
 @pytest.mark.parametrize(
